@@ -1,0 +1,396 @@
+"""The narrow door to llama.cpp: the few calls the engine makes, on the low-level API, typed and checked.
+
+Conventions:
+
+* Text goes in and comes out as bytes; nothing here decodes UTF-8.
+* A NULL from llama.cpp becomes an exception at once: the next call on it would end the process.
+* A token is accepted by a grammar only after it was asked for: accepting a forbidden one ends the process too.
+* The only module in the project that imports `llama_cpp`. It runs in the worker, never in the caller's process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, Final
+
+import llama_cpp as _package
+import numpy as np
+from llama_cpp import llama_cpp as _llama
+
+from judge_local.errors import EngineError, GrammarRejectedError, ModelFileError
+
+REFUSED: Final = -1e30
+"""A grammar sets the logit of a forbidden token to -inf; anything below this is refused."""
+
+_CONTROL: Final = _llama.LLAMA_TOKEN_ATTR_CONTROL
+_UNWRITABLE: Final = _CONTROL | _llama.LLAMA_TOKEN_ATTR_UNKNOWN | _llama.LLAMA_TOKEN_ATTR_UNUSED
+_SENTENCEPIECE: Final = 1  # enum llama_vocab_type: LLAMA_VOCAB_TYPE_SPM
+
+_CANDIDATE: Final = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
+"""The memory layout of `llama_token_data`."""
+
+
+class Decoded(IntEnum):
+    """What `llama_decode` returned. Any other value is an error of ours or of llama.cpp."""
+
+    DONE = 0
+    NO_ROOM = 1
+    """No free cells for the batch; nothing was changed."""
+    ABORTED = 2
+    """The abort flag was up; finished micro-batches stay in memory."""
+
+
+# The callback must outlive the process's last llama.cpp call, so it is kept here.
+_quiet: Final = _llama.llama_log_callback(lambda _level, _text, _data: None)
+
+
+def start_backend(*, verbose: bool = False) -> None:
+    """Initialise llama.cpp once in this process. Its log is dropped unless `verbose`."""
+    if not verbose:
+        _llama.llama_log_set(_quiet, ctypes.c_void_p(0))
+    _llama.llama_backend_init()
+
+
+def build_info() -> dict[str, Any]:
+    """What this build of llama.cpp is and can do: `version`, `system` (kernels and features), `gpu_offload`."""
+    return {
+        "version": _package.__version__,
+        "system": _llama.llama_print_system_info().decode("utf-8", "replace").strip(),
+        "gpu_offload": bool(_llama.llama_supports_gpu_offload()),
+        "mmap": bool(_llama.llama_supports_mmap()),
+        "max_sequences": int(_llama.llama_max_parallel_sequences()),
+    }
+
+
+class AbortFlag:
+    """A byte that stops `llama_decode` from another thread.
+
+    llama.cpp asks its abort callback at every node of the compute graph, some 750 times a token for a model of 30
+    layers. A Python callback there would take the interpreter's lock each time and cost several per cent. libc's
+    `strlen` has the shape of that callback, a pointer in and a number out: it is 0, which llama.cpp reads as "go on",
+    while the byte is 0, and 1 once it is not. No Python runs until the decode is over.
+    """
+
+    def __init__(self) -> None:
+        self._byte = ctypes.create_string_buffer(2)
+        strlen = ctypes.CDLL(None).strlen
+        address = ctypes.cast(strlen, ctypes.c_void_p).value
+        self.callback = _llama.ggml_abort_callback(address)
+        self.data = ctypes.cast(self._byte, ctypes.c_void_p)
+
+    def raise_(self) -> None:
+        """Stop the decode in progress, and every later one until `lower`."""
+        self._byte[0] = b"\x01"
+
+    def lower(self) -> None:
+        """Let decoding go on."""
+        self._byte[0] = b"\x00"
+
+
+class Model:
+    """Weights and vocabulary of one file. Not thread-safe; one per worker.
+
+    Raises:
+        ModelFileError: llama.cpp cannot load the file.
+    """
+
+    def __init__(self, path: Path, *, n_gpu_layers: int = 0, vocab_only: bool = False) -> None:
+        params = _llama.llama_model_default_params()
+        params.n_gpu_layers = n_gpu_layers
+        params.vocab_only = vocab_only
+        with _captured_stderr() as said:
+            self._model = _llama.llama_model_load_from_file(os.fsencode(path), params)
+        if not self._model:
+            raise ModelFileError(
+                str(path),
+                f"llama.cpp cannot load it{_because(said())}",
+                "Pull it again or choose another file.",
+            )
+        self._vocab = _llama.llama_model_get_vocab(self._model)
+        self.n_vocab = int(_llama.llama_vocab_n_tokens(self._vocab))
+        self.n_ctx_train = int(_llama.llama_model_n_ctx_train(self._model))
+        self.recurrent = bool(
+            _llama.llama_model_is_recurrent(self._model) or _llama.llama_model_is_hybrid(self._model)
+        )
+        self.has_decoder = bool(_llama.llama_model_has_decoder(self._model))
+        self.sentencepiece = _llama.llama_vocab_type(self._vocab) == _SENTENCEPIECE
+        self.add_bos = bool(_llama.llama_vocab_get_add_bos(self._vocab))
+        self.bos = int(_llama.llama_vocab_bos(self._vocab))
+        self.eos = int(_llama.llama_vocab_eos(self._vocab))
+        attributes = [_llama.llama_vocab_get_attr(self._vocab, token) for token in range(self.n_vocab)]
+        self.eog = frozenset(t for t in range(self.n_vocab) if _llama.llama_vocab_is_eog(self._vocab, t))
+        self.control = frozenset(t for t, attr in enumerate(attributes) if attr & _CONTROL) | self.eog
+        self.user_defined = tuple(
+            t for t, attr in enumerate(attributes) if attr & _llama.LLAMA_TOKEN_ATTR_USER_DEFINED
+        )
+        self.unwritable = np.array(
+            [t for t, attr in enumerate(attributes) if attr & _UNWRITABLE and t not in self.eog],
+            dtype=np.int64,
+        )
+        """Tokens an answer may never hold: a grammar sees only their text and would let them through."""
+        self._pieces: dict[int, bytes] = {}
+
+    @property
+    def description(self) -> str:
+        """Architecture, size and quantisation in llama.cpp's words."""
+        return self._text(lambda room, size: _llama.llama_model_desc(self._model, room, size))
+
+    @property
+    def chat_template(self) -> str | None:
+        """The Jinja source in the file, or None."""
+        found = _llama.llama_model_chat_template(self._model, None)
+        return found.decode("utf-8") if found else None
+
+    def token_text(self, token: int) -> str:
+        """The token's text in the vocabulary, as templates write it; `""` for no token."""
+        return "" if token < 0 else self.piece(token, special=True).decode("utf-8", "replace")
+
+    def tokenize(self, data: bytes, *, special: bool) -> list[int]:
+        """Tokens of `data`, no BOS or EOS added. `special` lets the text of control tokens become those tokens."""
+        room = (ctypes.c_int32 * (len(data) + 8))()
+        count = _llama.llama_tokenize(self._vocab, data, len(data), room, len(room), False, special)
+        if count < 0:
+            room = (ctypes.c_int32 * -count)()
+            count = _llama.llama_tokenize(self._vocab, data, len(data), room, len(room), False, special)
+        if count < 0:
+            raise EngineError("tokenizer", f"{len(data)} bytes gave no tokens")
+        return list(room[:count])
+
+    def piece(self, token: int, *, special: bool = False) -> bytes:
+        """The bytes a token stands for; a control token is empty unless `special`."""
+        known = self._pieces.get(token) if not special else None
+        if known is not None:
+            return known
+        size = 64
+        while True:
+            room = ctypes.create_string_buffer(size)
+            count = _llama.llama_token_to_piece(self._vocab, token, room, size, 0, special)
+            if count >= 0:
+                break
+            size = -count
+        piece = room.raw[:count]
+        if not special:
+            self._pieces[token] = piece
+        return piece
+
+    def grammar(self, gbnf: str) -> Grammar:
+        """A sampler that holds an answer to `gbnf`, at its start.
+
+        Raises:
+            GrammarRejectedError: llama.cpp cannot read it.
+        """
+        with _captured_stderr() as said:
+            sampler = _llama.llama_sampler_init_grammar(self._vocab, gbnf.encode(), b"root")
+        if not sampler:
+            raise GrammarRejectedError(
+                "grammar",
+                f"llama.cpp cannot read it{_because(said())}",
+                "Report it with the schema: it is a bug.",
+            )
+        return Grammar(sampler)
+
+    def close(self) -> None:
+        """Free the weights."""
+        if self._model:
+            _llama.llama_model_free(self._model)
+            self._model = None
+
+    def _text(self, fill: Callable[[Any, int], int]) -> str:
+        room = ctypes.create_string_buffer(256)
+        fill(room, len(room))
+        return room.value.decode("utf-8", "replace")
+
+
+class Grammar:
+    """llama.cpp's own grammar sampler, asked about one token before it is told of it."""
+
+    def __init__(self, sampler: Any) -> None:
+        self._sampler = sampler
+        self._one = np.zeros(1, dtype=_CANDIDATE)
+        self._array, self._reference = _token_array(self._one)
+
+    def clone(self) -> Grammar:
+        """An independent copy at the same place."""
+        return Grammar(_llama.llama_sampler_clone(self._sampler))
+
+    def allows(self, token: int) -> bool:
+        """Whether `token` may come next. An end-of-generation token may once the text is complete."""
+        self._one["id"], self._one["logit"] = token, 0.0
+        _llama.llama_sampler_apply(self._sampler, self._reference)
+        return bool(self._one["logit"][0] > REFUSED)
+
+    def allowed(self, tokens: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Which of `tokens` (int, shape [n]) may come next: bool, shape [n]. Costs much more than `allows` for large n."""
+        candidates = np.zeros(len(tokens), dtype=_CANDIDATE)
+        candidates["id"] = tokens
+        _, reference = _token_array(candidates)
+        _llama.llama_sampler_apply(self._sampler, reference)
+        return np.asarray(candidates["logit"] > REFUSED)
+
+    def accept(self, token: int) -> None:
+        """Go past `token`, which must have been allowed."""
+        _llama.llama_sampler_accept(self._sampler, token)
+
+    def close(self) -> None:
+        """Free the sampler."""
+        if self._sampler:
+            _llama.llama_sampler_free(self._sampler)
+            self._sampler = None
+
+
+class Context:
+    """The cells a model attends over, and the call that fills them.
+
+    Args:
+        model: the model; it must outlive the context.
+        n_ctx: cells, shared by all sequences.
+        n_sequences: how many sequences, numbered from 0.
+        n_batch: the most tokens one `decode` takes.
+        n_threads: threads of computation.
+        abort: stops `decode` when raised.
+
+    Raises:
+        EngineError: llama.cpp cannot make it, most often for want of memory.
+    """
+
+    def __init__(
+        self, model: Model, *, n_ctx: int, n_sequences: int, n_batch: int, n_threads: int, abort: AbortFlag
+    ) -> None:
+        params = _llama.llama_context_default_params()
+        params.n_ctx = n_ctx
+        params.n_batch = params.n_ubatch = n_batch
+        params.n_seq_max = n_sequences
+        # Logits are read for one token a sequence; the default would reserve a row for every token of a batch.
+        params.n_outputs_max = n_sequences
+        params.n_threads = params.n_threads_batch = n_threads
+        params.kv_unified = True
+        # A sliding window that forgets cannot keep a shared prefix.
+        params.swa_full = True
+        params.abort_callback, params.abort_callback_data = abort.callback, abort.data
+        with _captured_stderr() as said:
+            self._context = _llama.llama_init_from_model(model._model, params)
+        if not self._context:
+            raise EngineError(
+                "context",
+                f"llama.cpp could not make room for {n_ctx} tokens{_because(said())}",
+                "Use a smaller model, fewer runs or a shorter subject.",
+            )
+        self._model = model
+        self._memory = _llama.llama_get_memory(self._context)
+        self.n_ctx = int(_llama.llama_n_ctx(self._context))
+        self.n_batch, self.n_sequences = n_batch, n_sequences
+        self._tokens = np.zeros(n_batch, dtype=np.int32)
+        self._positions = np.zeros(n_batch, dtype=np.int32)
+        self._owners = np.zeros(n_batch, dtype=np.int32)
+        self._wanted = np.zeros(n_batch, dtype=np.int8)
+        self._one_owner = np.ones(n_batch, dtype=np.int32)
+        step = self._owners.itemsize
+        self._owner_rows = (ctypes.POINTER(ctypes.c_int32) * n_batch)(
+            *(
+                ctypes.cast(self._owners.ctypes.data + i * step, ctypes.POINTER(ctypes.c_int32))
+                for i in range(n_batch)
+            )
+        )
+
+    def decode(
+        self, tokens: Sequence[int], positions: Sequence[int], owners: Sequence[int], wanted: Sequence[bool]
+    ) -> Decoded:
+        """Evaluate one batch (all arguments of one length, at most `n_batch`).
+
+        Args:
+            tokens: token ids.
+            positions: the place of each in its sequence, from 0.
+            owners: the sequence each belongs to.
+            wanted: whether logits are wanted after it.
+
+        Raises:
+            EngineError: llama.cpp refused the batch or failed.
+        """
+        n = len(tokens)
+        self._tokens[:n], self._positions[:n] = tokens, positions
+        self._owners[:n], self._wanted[:n] = owners, wanted
+        batch = _llama.llama_batch(
+            n_tokens=n,
+            token=self._tokens.ctypes.data_as(ctypes.POINTER(ctypes.c_int32)),
+            embd=None,
+            pos=self._positions.ctypes.data_as(ctypes.POINTER(ctypes.c_int32)),
+            n_seq_id=self._one_owner.ctypes.data_as(ctypes.POINTER(ctypes.c_int32)),
+            seq_id=ctypes.cast(self._owner_rows, ctypes.POINTER(ctypes.POINTER(ctypes.c_int32))),
+            logits=self._wanted.ctypes.data_as(ctypes.POINTER(ctypes.c_int8)),
+        )
+        code = _llama.llama_decode(self._context, batch)
+        try:
+            return Decoded(code)
+        except ValueError:
+            raise EngineError("decode", f"llama.cpp returned {code} for a batch of {n} tokens") from None
+
+    def logits(self, row: int) -> np.ndarray[Any, Any]:
+        """Logits after token `row` of the last batch: float32, shape [n_vocab], a view that the next decode overwrites.
+
+        Raises:
+            EngineError: none were asked for there.
+        """
+        pointer = _llama.llama_get_logits_ith(self._context, row)
+        if not pointer:
+            raise EngineError("logits", f"none for row {row} of the last batch")
+        return np.ctypeslib.as_array(pointer, shape=(self._model.n_vocab,))
+
+    def copy(self, source: int, target: int) -> None:
+        """Let `target` attend over all that `source` holds; no cell is computed again."""
+        _llama.llama_memory_seq_cp(self._memory, source, target, -1, -1)
+
+    def forget(self, sequence: int, start: int = 0) -> bool:
+        """Drop a sequence from position `start` on. False when the model cannot drop a part (recurrent ones)."""
+        return bool(_llama.llama_memory_seq_rm(self._memory, sequence, start, -1))
+
+    def clear(self) -> None:
+        """Drop everything."""
+        _llama.llama_memory_clear(self._memory, True)
+
+    def close(self) -> None:
+        """Free the cells."""
+        if self._context:
+            _llama.llama_free(self._context)
+            self._context = None
+
+
+def _token_array(candidates: np.ndarray[Any, Any]) -> tuple[Any, Any]:
+    array = _llama.llama_token_data_array(
+        data=candidates.ctypes.data_as(ctypes.POINTER(_llama.llama_token_data)),
+        size=len(candidates),
+        selected=-1,
+        sorted=False,
+    )
+    return array, ctypes.byref(array)
+
+
+def _because(said: str) -> str:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return f" ({lines[-1][:200]})" if lines else ""
+
+
+@contextmanager
+def _captured_stderr() -> Iterator[Callable[[], str]]:
+    """Hold file descriptor 2 in a file meanwhile: some of llama.cpp's reasons go there, past its log callback.
+
+    What is yielded gives the text once the block has ended.
+    """
+    sys.stderr.flush()
+    text = ""
+    with tempfile.TemporaryFile() as held:
+        kept = os.dup(2)
+        os.dup2(held.fileno(), 2)
+        try:
+            yield lambda: text
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            held.seek(0)
+            text = held.read().decode("utf-8", "replace")

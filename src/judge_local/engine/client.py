@@ -1,0 +1,318 @@
+"""The caller's side of the worker: starts it, speaks the protocol, and turns its death into errors of the runs in flight.
+
+Imports no llama.cpp. One client is one model; its worker is started with the first submission, again after a death, and
+ended with the client or with this process. Usable from any thread and any event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import concurrent.futures
+import contextlib
+import itertools
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from judge_local.engine import protocol
+from judge_local.engine.protocol import Facts, Generate, Generated, Settings
+from judge_local.errors import (
+    DeadlineExceededError,
+    EngineCrashedError,
+    EngineError,
+    EngineProtocolError,
+    JudgeLocalError,
+    excerpt,
+)
+
+_STDERR_LINES: Final = 20
+_CLOSE_SECONDS: Final = 5.0
+_INFO_SECONDS: Final = 60.0
+
+Outcome = Generated | JudgeLocalError
+Say = Callable[[str], None]
+
+
+def engine_info() -> dict[str, Any]:
+    """What the installed llama.cpp is and can do, asked in a child process: no native code is loaded here.
+
+    Returns:
+        `version`, `system`, `gpu_offload`, `mmap`, `max_sequences`; see `binding.build_info`.
+
+    Raises:
+        EngineError: it cannot be loaded.
+    """
+    try:
+        done = subprocess.run(
+            [*_command(), "--info"], capture_output=True, text=True, timeout=_INFO_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise EngineError("engine", f"llama.cpp did not load within {_INFO_SECONDS:.0f} s") from None
+    if done.returncode != 0:
+        raise EngineError(
+            "engine",
+            f"llama.cpp does not load ({excerpt(_last_line(done.stderr))})",
+            "Install llama-cpp-python again.",
+        )
+    info: dict[str, Any] = json.loads(done.stdout)
+    return info
+
+
+class EngineClient:
+    """A model behind a worker process.
+
+    Args:
+        settings: how the worker loads and runs.
+        say: gets lines for a person (loading, waiting, restarted), from any thread.
+    """
+
+    def __init__(self, settings: Settings, *, say: Say | None = None) -> None:
+        self._settings = settings
+        self._say: Say = say or (lambda _text: None)
+        self._lock = threading.Lock()  # Protects `_slot`: two threads must not start two workers.
+        self._slot = _Slot()
+        self._ids = itertools.count()
+        # A client that is dropped without `close` takes its worker with it.
+        weakref.finalize(self, self._slot.close)
+
+    async def facts(self) -> Facts:
+        """What the worker says of the model; starts it when it is not there.
+
+        Raises:
+            ModelFileError, ChatTemplateError: the model cannot be used.
+            EngineCrashedError: the worker died while loading.
+        """
+        return await _loaded(self._running())
+
+    async def submit(self, requests: Sequence[Generate], deadlines: Sequence[float | None]) -> list[Outcome]:
+        """Answers to `requests`, in their order: each an answer or an error. Cancelling the task cancels the work.
+
+        Args:
+            requests: what is asked; their `seconds` are filled in here.
+            deadlines: for each, a `time.monotonic()` instant or None. Loading the model counts.
+
+        Raises:
+            ModelFileError, ChatTemplateError: the model cannot be used.
+            EngineCrashedError: the worker died while loading.
+            DeadlineExceededError: every deadline passed before the model was loaded.
+        """
+        worker = self._running()
+        last = None if None in deadlines else max((at for at in deadlines if at is not None), default=None)
+        try:
+            async with asyncio.timeout(None if last is None else max(0.0, last - time.monotonic())):
+                await _loaded(worker)
+        except TimeoutError:
+            raise DeadlineExceededError(
+                "engine", "the time ran out while the model was loading", "Give it more time."
+            ) from None
+        now = time.monotonic()
+        requests = [
+            replace(request, seconds=None if at is None else max(0.0, at - now))
+            for request, at in zip(requests, deadlines, strict=True)
+        ]
+        futures = worker.submit(requests)
+        try:
+            return [await asyncio.wrap_future(future) for future in futures]
+        except asyncio.CancelledError:
+            worker.cancel([request.id for request in requests])
+            raise
+
+    def next_id(self) -> str:
+        """An id no other request of this client has."""
+        return str(next(self._ids))
+
+    @property
+    def pid(self) -> int | None:
+        """The worker's process id, or None when none runs."""
+        worker = self._slot.worker
+        return worker.process.pid if worker is not None and not worker.dead else None
+
+    def close(self) -> None:
+        """End the worker. A later submission starts a new one."""
+        with self._lock:
+            self._slot.close()
+
+    def _running(self) -> _Worker:
+        with self._lock:
+            slot = self._slot
+            if slot.worker is not None and slot.worker.dead:
+                self._say("the engine died and is started again")
+                slot.close()
+            if slot.worker is None:
+                slot.worker = _Worker(self._settings, self._say)
+            return slot.worker
+
+
+@dataclass(slots=True)
+class _Slot:
+    """Where a client keeps its worker: a thing of its own, so that a finaliser can reach it without the client."""
+
+    worker: _Worker | None = None
+
+    def close(self) -> None:
+        worker, self.worker = self.worker, None
+        if worker is not None:
+            worker.close()
+
+
+async def _loaded(worker: _Worker) -> Facts:
+    # Shielded: a caller that is cancelled must not cancel the loading for the others.
+    return await asyncio.shield(asyncio.wrap_future(worker.loaded))
+
+
+class _Worker:
+    """One worker process from its start to its end."""
+
+    def __init__(self, settings: Settings, say: Say) -> None:
+        self._say = say
+        self.loaded: concurrent.futures.Future[Facts] = concurrent.futures.Future()
+        self._lock = threading.Lock()  # Protects `_pending`, `dead` and the order of lines on stdin.
+        self._pending: dict[str, concurrent.futures.Future[Outcome]] = {}
+        self.dead = False
+        self._closing = False
+        self._stderr: collections.deque[str] = collections.deque(maxlen=_STDERR_LINES)
+        self.process = subprocess.Popen(
+            _command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, close_fds=True
+        )
+        errors = threading.Thread(
+            target=_drain, args=(self.process, self._stderr), name="worker-stderr", daemon=True
+        )
+        errors.start()
+        threading.Thread(target=self._listen, args=(errors,), name="worker-stdout", daemon=True).start()
+        self._send({"op": "load", "settings": protocol.to_json(settings)})
+
+    def submit(self, requests: Sequence[Generate]) -> list[concurrent.futures.Future[Outcome]]:
+        """One future for each request, in order; each ends with an answer or an error, never with an exception."""
+        futures: list[concurrent.futures.Future[Outcome]] = [concurrent.futures.Future() for _ in requests]
+        with self._lock:
+            dead = self.dead
+            if not dead:
+                self._pending.update(zip((request.id for request in requests), futures, strict=True))
+        if dead:
+            for future in futures:
+                future.set_result(self._death())
+        else:
+            self._send({"op": "submit", "requests": [protocol.to_json(request) for request in requests]})
+        return futures
+
+    def cancel(self, ids: Sequence[str]) -> None:
+        """Stop the work on these; their futures still end."""
+        self._send({"op": "cancel", "ids": list(ids)})
+
+    def close(self) -> None:
+        """End the process: politely, then by force."""
+        self._closing = True
+        with contextlib.suppress(OSError):
+            # End of stdin is the message: it stops a decode in progress too.
+            self.process.stdin.close()  # type: ignore[union-attr] # a pipe was asked for
+        try:
+            self.process.wait(_CLOSE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        line = json.dumps(message).encode() + b"\n"
+        # A worker that is gone is noticed, and its requests are answered, by `_listen`.
+        with self._lock, contextlib.suppress(OSError, ValueError):
+            self.process.stdin.write(line)  # type: ignore[union-attr] # a pipe was asked for
+            self.process.stdin.flush()  # type: ignore[union-attr] # a pipe was asked for
+
+    def _listen(self, errors: threading.Thread) -> None:
+        stream = self.process.stdout
+        assert stream is not None  # A pipe was asked for.
+        garbage: str | None = None
+        with stream:
+            for line in stream:
+                try:
+                    self._take(json.loads(line))
+                except (ValueError, TypeError, KeyError, AttributeError):
+                    garbage = line[:200].decode("utf-8", "replace")
+                    self.process.kill()
+                    break
+        self.process.wait()
+        errors.join(1.0)
+        with self._lock:
+            self.dead = True
+            pending, self._pending = self._pending, {}
+        death = (
+            self._death()
+            if garbage is None
+            else EngineProtocolError("worker", f"it wrote {excerpt(garbage)}, which is not in the protocol")
+        )
+        if not self.loaded.done():
+            self.loaded.set_exception(death)
+        for future in pending.values():
+            _end(future, death)
+
+    def _take(self, message: Mapping[str, Any]) -> None:
+        event = message["event"]
+        if event == "hello":
+            if message["protocol"] != protocol.PROTOCOL:
+                raise ValueError(message["protocol"])
+        elif event == "loaded":
+            facts = dict(message["facts"])
+            self.loaded.set_result(Facts(**{**facts, "notes": tuple(facts["notes"])}))
+        elif event == "result":
+            fields = {key: value for key, value in message.items() if key != "event"}
+            self._finish(message["id"], Generated(**fields))
+        elif event == "error":
+            error = protocol.error_from_json(message["error"])
+            if message["id"] is None:
+                self.loaded.set_exception(error)
+            else:
+                self._finish(message["id"], error)
+        elif event == "log":
+            self._say(message["text"])
+        elif event != "stats":
+            raise ValueError(event)
+
+    def _finish(self, request: str, outcome: Outcome) -> None:
+        with self._lock:
+            future = self._pending.pop(request)
+        _end(future, outcome)
+
+    def _death(self) -> EngineError:
+        if self._closing:
+            return EngineError("engine", "closed while the run was in flight")
+        code = self.process.returncode
+        how = (
+            f"signal {-code} ({signal.Signals(-code).name})"
+            if code is not None and code < 0
+            else f"exit code {code}"
+        )
+        said = _last_line("\n".join(self._stderr))
+        because = f"; its last words: {excerpt(said)}" if said else ""
+        return EngineCrashedError(
+            "engine", f"the worker process died: {how}{because}", "The next run starts a new one."
+        )
+
+
+def _end(future: concurrent.futures.Future[Outcome], outcome: Outcome) -> None:
+    # A future is cancelled when the task that awaits it is; then nobody wants the outcome.
+    if future.set_running_or_notify_cancel():
+        future.set_result(outcome)
+
+
+def _command() -> list[str]:
+    return [sys.executable, "-m", "judge_local.engine.worker"]
+
+
+def _drain(process: subprocess.Popen[bytes], lines: collections.deque[str]) -> None:
+    assert process.stderr is not None  # A pipe was asked for.
+    with process.stderr:
+        for line in process.stderr:
+            lines.append(line.decode("utf-8", "replace").rstrip())
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""

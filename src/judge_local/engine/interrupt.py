@@ -1,0 +1,104 @@
+"""Deadlines and cancellation: what stops a decode that is already running, and which requests it was about.
+
+llama.cpp runs for seconds in one call and looks at nothing but the abort flag. One thread sleeps until the earliest
+deadline among the requests being worked on, or until a cancellation or the end of the process, and raises the flag.
+The scheduler then drops the requests that are over, lowers the flag, and goes on with the rest.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Iterable
+from typing import Protocol
+
+
+class Flag(Protocol):
+    """What stops the decode in progress while it is up."""
+
+    def raise_(self) -> None:
+        """Stop."""
+
+    def lower(self) -> None:
+        """Go on."""
+
+
+class Interrupter:
+    """Knows which requests are over. Called from the reader's and the scheduler's thread; the lock protects all fields."""
+
+    def __init__(self, flag: Flag) -> None:
+        self._flag = flag
+        self._changed = threading.Condition()
+        self._deadlines: dict[str, float] = {}
+        """Every request that was read and not yet answered, with the instant its time ends (infinity for none)."""
+        self._cancelled: set[str] = set()
+        self._watched: frozenset[str] = frozenset()
+        self._closing = False
+        self._thread = threading.Thread(target=self._sleep, name="deadlines", daemon=True)
+        self._thread.start()
+
+    @property
+    def closing(self) -> bool:
+        """Whether the worker is to end."""
+        return self._closing
+
+    def expect(self, request: str, seconds: float | None) -> None:
+        """A request was read; its time runs from now."""
+        with self._changed:
+            self._deadlines[request] = math.inf if seconds is None else time.monotonic() + seconds
+
+    def cancel(self, requests: Iterable[str]) -> None:
+        """These are no longer wanted, whether waiting or running. One that was answered already is nothing to cancel."""
+        with self._changed:
+            self._cancelled.update(self._deadlines.keys() & set(requests))
+            if self._cancelled & self._watched:
+                self._flag.raise_()
+
+    def close(self) -> None:
+        """End everything: the flag goes up and stays up."""
+        with self._changed:
+            self._closing = True
+            self._flag.raise_()
+            self._changed.notify()
+
+    def watch(self, requests: Iterable[str]) -> None:
+        """These are being decoded: only their deadlines and cancellations may stop the decode."""
+        with self._changed:
+            self._watched = frozenset(requests)
+            if not self._closing:
+                self._flag.lower()
+            if self._over() & self._watched:
+                self._flag.raise_()
+            self._changed.notify()
+
+    def is_cancelled(self, request: str) -> bool:
+        """Whether nobody wants the answer any more."""
+        return self._closing or request in self._cancelled
+
+    def is_over(self, request: str) -> bool:
+        """Whether it is cancelled, or its deadline has passed."""
+        return self.is_cancelled(request) or time.monotonic() >= self._deadlines.get(request, math.inf)
+
+    def settle(self, request: str) -> None:
+        """Forget a request that has been answered."""
+        with self._changed:
+            self._deadlines.pop(request, None)
+            self._cancelled.discard(request)
+            self._watched -= {request}
+
+    def _over(self) -> set[str]:
+        now = time.monotonic()
+        return self._cancelled | {request for request, at in self._deadlines.items() if at <= now}
+
+    def _sleep(self) -> None:
+        with self._changed:
+            while not self._closing:
+                due = min((self._deadlines.get(r, math.inf) for r in self._watched), default=math.inf)
+                left = due - time.monotonic()
+                if left > 0:
+                    self._changed.wait(min(left, threading.TIMEOUT_MAX))
+                    continue
+                self._flag.raise_()
+                # The scheduler answers with `watch`; until then there is nothing more to do.
+                self._changed.wait()

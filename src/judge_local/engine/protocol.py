@@ -1,0 +1,134 @@
+"""What the worker and its client say to each other: one JSON object a line, on the worker's stdin and stdout.
+
+::
+
+    client → worker   {"op": "load", "settings": {…}}          once, first
+                      {"op": "submit", "requests": [{…}, …]}   requests that share what their prompts have in common
+                      {"op": "cancel", "ids": ["…"]}
+                      {"op": "stats"}
+                      {"op": "shutdown"}                       end of stdin means the same
+    worker → client   {"event": "hello", "protocol": 1, "pid": …}
+                      {"event": "loaded", "facts": {…}}
+                      {"event": "result", "id": "…", …}
+                      {"event": "error", "id": "…" | null, "error": {…}}   null: the load failed
+                      {"event": "stats", "stats": {…}}
+                      {"event": "log", "text": "…"}            a line for a person
+
+Pure: no process, no llama.cpp. Times are seconds, and relative, because two processes share no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from judge_local import errors
+from judge_local.errors import EngineProtocolError, JudgeLocalError, excerpt
+
+PROTOCOL: Final = 1
+
+BATCH_TOKENS: Final = 512
+"""The most tokens in one call of `llama_decode`; prompts are read in pieces of this size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How a worker loads its model and runs. All but `path` may be left alone."""
+
+    path: str
+    n_gpu_layers: int = 0
+    """Layers on the GPU; -1 is all of them."""
+    n_threads: int = 1
+    n_ctx: int | None = None
+    """Upper limit of one run's prompt and answer, in tokens; None is what the model was trained for."""
+    slots: int = 6
+    """Runs decoded at once."""
+    deterministic: bool = False
+    """The same inputs give the same bytes: nothing is carried over from one submission to the next."""
+    chat_template: str | None = None
+    """Jinja source to use in place of the file's own."""
+    lock_path: str = "/tmp/judge-local-engine.lock"
+    """Held while decoding, so that one worker computes on a machine at a time: llama.cpp's threads spin."""
+    wait: bool = True
+    """Wait for another process that holds the lock, rather than fail."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generate:
+    """One answer that is asked for."""
+
+    id: str
+    system: str
+    user: str
+    grammar: str
+    """GBNF; the answer is one text of its language."""
+    max_tokens: int
+    """The answer is errored when it is not complete by then."""
+    typical_tokens: int
+    """Room that is set aside per run at first; a longer answer gets more."""
+    temperature: float = 0.0
+    seed: int = 0
+    seconds: float | None = None
+    """Time left, counted from the worker's reading of the request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generated:
+    """One complete answer."""
+
+    id: str
+    text: str
+    prompt_tokens: int
+    """Tokens of the whole prompt; all of them were evaluated, none was cut."""
+    shared_tokens: int
+    """Of these, how many were evaluated once for several runs or were there from the submission before."""
+    output_tokens: int
+    stats: Mapping[str, float] = field(default_factory=dict)
+    """`wait`, `prefill`, `decode`, `sample`: seconds of the submission up to this answer, of all its runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What a worker says of the model it loaded."""
+
+    description: str
+    template: str
+    """The chat template in use."""
+    n_ctx: int
+    """The most tokens of one prompt with its answer."""
+    n_vocab: int
+    engine: str
+    """llama-cpp-python's version and the features llama.cpp was built with: part of every fingerprint."""
+    recurrent: bool
+    gpu_offload: bool
+    n_gpu_layers: int
+    load_seconds: float
+    notes: tuple[str, ...] = ()
+    """What a person should know: a template without a system role, …"""
+
+
+def to_json(value: Settings | Generate | Generated | Facts) -> dict[str, Any]:
+    """A message's fields."""
+    return asdict(value)
+
+
+def error_to_json(error: JudgeLocalError) -> dict[str, str]:
+    """An error as data: its class by name, and its three parts."""
+    return {
+        "kind": type(error).__name__,
+        "where": error.where,
+        "problem": error.problem,
+        "remedy": error.remedy,
+    }
+
+
+def error_from_json(data: Mapping[str, Any]) -> JudgeLocalError:
+    """The error again, of its own class. A class this version does not know becomes `EngineProtocolError`."""
+    kind = getattr(errors, str(data.get("kind")), None)
+    where, problem, remedy = (str(data.get(key, "")) for key in ("where", "problem", "remedy"))
+    if isinstance(kind, type) and issubclass(kind, JudgeLocalError):
+        return kind(where, problem, remedy)
+    return EngineProtocolError(
+        "worker", f"an error of the unknown kind {excerpt(data.get('kind'))}: {problem}"
+    )

@@ -1,0 +1,105 @@
+"""Check-first sampling: draw a token, ask the grammar about that one, and look at the vocabulary only on refusal.
+
+Asking about one token costs a thirtieth to a thousandth of masking a vocabulary. The result is the same:
+
+* Greedy: the most likely token that the grammar allows.
+* With temperature: a refused token is struck out and the draw repeated among the rest. Whatever is drawn in the end has
+  exactly the distribution of the model restricted to what the grammar allows, because striking out tokens never changes
+  the ratio between two that remain.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from judge_local.errors import EngineError
+
+FIRST_LOOK: Final = 64
+"""After a refusal, this many of the likeliest tokens are asked about before the whole vocabulary."""
+
+REDRAWS: Final = 8
+"""Draws with temperature before the whole vocabulary is masked."""
+
+Floats = np.ndarray[Any, np.dtype[np.float32]]
+
+
+class Gate(Protocol):
+    """What sampling needs of a grammar."""
+
+    def allows(self, token: int) -> bool:
+        """Whether `token` may come next."""
+        ...
+
+    def allowed(self, tokens: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Which of `tokens` may come next."""
+        ...
+
+
+class Sampler:
+    """The choices of one run: its temperature and its own stream of random numbers.
+
+    Args:
+        temperature: 0 is greedy; above 0 divides the logits.
+        seed: the same seed and logits give the same tokens.
+    """
+
+    def __init__(self, *, temperature: float, seed: int) -> None:
+        self._temperature = temperature
+        # A seed may be any int; the generator wants it non-negative.
+        self._random = np.random.Generator(np.random.PCG64(seed % 2**64))
+
+    def choose(self, logits: Floats, gate: Gate) -> int:
+        """A token that `gate` allows. `logits` (shape [n_vocab]) may be overwritten; -inf marks what is never chosen.
+
+        Raises:
+            EngineError: nothing is allowed.
+        """
+        return self._draw(logits, gate) if self._temperature > 0 else self._likeliest(logits, gate)
+
+    def _likeliest(self, logits: Floats, gate: Gate) -> int:
+        best = int(np.argmax(logits))
+        if np.isfinite(logits[best]) and gate.allows(best):
+            return best
+        near = min(FIRST_LOOK, len(logits))
+        top = np.argpartition(logits, len(logits) - near)[len(logits) - near :]
+        for tokens in (top, np.arange(len(logits))):
+            open_ = tokens[gate.allowed(tokens) & np.isfinite(logits[tokens])]
+            if len(open_):
+                # Ties go to the lowest id, as in `argmax` over the whole vocabulary.
+                open_ = np.sort(open_)
+                return int(open_[np.argmax(logits[open_])])
+        raise _dead_end(len(logits))
+
+    def _draw(self, logits: Floats, gate: Gate) -> int:
+        scaled = logits.astype(np.float64)
+        scaled -= scaled.max()
+        weights = np.exp(scaled / self._temperature)
+        for _ in range(REDRAWS):
+            token = self._weighted(weights)
+            if token is None:
+                break
+            if gate.allows(token):
+                return token
+            weights[token] = 0.0
+        weights[~gate.allowed(np.arange(len(weights)))] = 0.0
+        token = self._weighted(weights)
+        if token is not None:
+            return token
+        # Everything allowed had underflowed to no weight at all: take the likeliest of it.
+        return self._likeliest(logits, gate)
+
+    def _weighted(self, weights: np.ndarray[Any, Any]) -> int | None:
+        sums = np.cumsum(weights)
+        if not sums[-1] > 0:
+            return None
+        # side="right" never lands on a token without weight.
+        place = int(np.searchsorted(sums, self._random.random() * sums[-1], side="right"))
+        return min(place, int(np.flatnonzero(weights)[-1])) if place >= len(weights) else place
+
+
+def _dead_end(size: int) -> EngineError:
+    return EngineError(
+        "sampling", f"the grammar allows none of the {size} tokens", "Report it with the schema: it is a bug."
+    )

@@ -1,0 +1,188 @@
+"""The worker process: one model, one context, driven over stdin and stdout; started by `engine.client`.
+
+A native crash, an out-of-memory kill or a hang in here costs the runs in flight and nothing else. It ends with its
+parent: end of stdin raises the abort flag, so it ends in the middle of a decode too.
+
+    python -m judge_local.engine.worker            speak `engine.protocol`
+    python -m judge_local.engine.worker --info     print what this build of llama.cpp can do, as JSON
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from judge_local.engine import protocol
+from judge_local.engine.lock import hold_shared, machine_lock
+from judge_local.errors import EngineError, JudgeLocalError, ModelFileError
+
+if TYPE_CHECKING:
+    from judge_local.engine.interrupt import Interrupter
+    from judge_local.engine.scheduler import Scheduler
+
+_LAST_GRACE_SECONDS: Final = 2.0
+"""After the end of stdin, the process ends by force when a decode has not stopped by then."""
+
+Write = Callable[[Mapping[str, Any]], None]
+
+
+def main() -> None:
+    """Entry point of the process."""
+    # Ctrl-C goes to the whole terminal group; the parent decides what it means and says so over the protocol.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # llama.cpp would start a debugger on an abort.
+    os.environ["GGML_NO_BACKTRACE"] = "1"
+    # Whatever native code prints to stdout must not stand between two messages.
+    messages = os.fdopen(os.dup(1), "w", encoding="utf-8", newline="\n")
+    os.dup2(2, 1)
+    if "--info" in sys.argv[1:]:
+        from judge_local.engine.binding import build_info, start_backend
+
+        start_backend()
+        messages.write(json.dumps(build_info()) + "\n")
+        messages.flush()
+        return
+    _serve(sys.stdin.buffer, _writer(messages))
+
+
+def _writer(messages: IO[str]) -> Write:
+    lock = (
+        threading.Lock()
+    )  # Protects the stream: the reader's thread answers `stats` while the main thread decodes.
+
+    def write(message: Mapping[str, Any]) -> None:
+        line = json.dumps(message, ensure_ascii=True)
+        with lock:
+            try:
+                messages.write(line + "\n")
+                messages.flush()
+            except (BrokenPipeError, ValueError):
+                # Nobody listens any more; end of stdin ends the process.
+                return
+
+    return write
+
+
+def _serve(stdin: IO[bytes], write: Write) -> None:
+    write({"event": "hello", "protocol": protocol.PROTOCOL, "pid": os.getpid()})
+    line = stdin.readline()
+    if not line:
+        return
+    try:
+        message = json.loads(line)
+        settings = protocol.Settings(**message["settings"])
+        worker = _Worker(settings, write)
+    except JudgeLocalError as error:
+        write({"event": "error", "id": None, "error": protocol.error_to_json(error)})
+        return
+    write({"event": "loaded", "facts": protocol.to_json(worker.facts)})
+    threading.Thread(target=worker.read, args=(stdin,), name="reader", daemon=True).start()
+    worker.work()
+
+
+class _Worker:
+    """The loaded model, the queue of submissions, and the thread that reads the client."""
+
+    def __init__(self, settings: protocol.Settings, write: Write) -> None:
+        from judge_local.engine.assembly import PromptAssembler
+        from judge_local.engine.binding import AbortFlag, Model, build_info, start_backend
+        from judge_local.engine.interrupt import Interrupter
+        from judge_local.engine.scheduler import Scheduler
+
+        started = time.monotonic()
+        path = Path(settings.path)
+        self._settings, self._write = settings, write
+        try:
+            # Kept open for the life of the process: whoever wants to remove the file asks for an exclusive lock.
+            self._weights = hold_shared(path)
+        except OSError as error:
+            raise ModelFileError(
+                str(path), f"cannot be opened ({error.strerror})", "Check the path."
+            ) from error
+        start_backend()
+        model = Model(path, n_gpu_layers=settings.n_gpu_layers)
+        if not model.eog or not model.has_decoder:
+            raise ModelFileError(
+                str(path), "is not a model that writes text", "Choose an instruction-tuned model."
+            )
+        template = settings.chat_template or model.chat_template
+        assembler = PromptAssembler(model, template, where=path.name)
+        abort = AbortFlag()
+        self._interrupter: Interrupter = Interrupter(abort)
+        self._scheduler: Scheduler = Scheduler(model, assembler, settings, self._interrupter, abort)
+        self._queue: queue.SimpleQueue[list[protocol.Generate] | None] = queue.SimpleQueue()
+        info = build_info()
+        self.facts = protocol.Facts(
+            description=model.description,
+            template=template or "",
+            n_ctx=self._scheduler.n_ctx,
+            n_vocab=model.n_vocab,
+            engine=f"llama-cpp-python {info['version']}; {info['system']}",
+            recurrent=model.recurrent,
+            gpu_offload=info["gpu_offload"],
+            n_gpu_layers=settings.n_gpu_layers,
+            load_seconds=time.monotonic() - started,
+            notes=assembler.notes,
+        )
+
+    def read(self, stdin: IO[bytes]) -> None:
+        """Read the client until it goes away. Cancellations take effect at once, whatever the main thread does."""
+        for line in iter(stdin.readline, b""):
+            message = json.loads(line)
+            operation = message.get("op")
+            if operation == "submit":
+                requests = [protocol.Generate(**data) for data in message["requests"]]
+                for request in requests:
+                    self._interrupter.expect(request.id, request.seconds)
+                self._queue.put(requests)
+            elif operation == "cancel":
+                self._interrupter.cancel(message["ids"])
+            elif operation == "stats":
+                self._write({"event": "stats", "stats": dict(self._scheduler.totals)})
+            elif operation == "shutdown":
+                break
+            else:
+                self._write({"event": "log", "text": f"worker: unknown operation {operation!r}"})
+        self._interrupter.close()
+        self._queue.put(None)
+        time.sleep(_LAST_GRACE_SECONDS)
+        os._exit(0)
+
+    def work(self) -> None:
+        """Answer submissions in the order they came."""
+        while (requests := self._queue.get()) is not None:
+            try:
+                with machine_lock(
+                    Path(self._settings.lock_path),
+                    wait=self._settings.wait,
+                    say=lambda text: self._write({"event": "log", "text": text}),
+                    given_up=functools.partial(self._are_over, requests),
+                ) as waited:
+                    self._scheduler.run(requests, self._deliver, waited=waited)
+            except EngineError as error:
+                for request in requests:
+                    self._interrupter.settle(request.id)
+                    self._deliver(request.id, error)
+        self._scheduler.close()
+
+    def _are_over(self, requests: list[protocol.Generate]) -> bool:
+        return all(self._interrupter.is_over(request.id) for request in requests)
+
+    def _deliver(self, request: str, outcome: protocol.Generated | JudgeLocalError) -> None:
+        if isinstance(outcome, protocol.Generated):
+            self._write({"event": "result", **protocol.to_json(outcome)})
+        else:
+            self._write({"event": "error", "id": request, "error": protocol.error_to_json(outcome)})
+
+
+if __name__ == "__main__":
+    main()
