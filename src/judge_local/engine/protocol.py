@@ -37,8 +37,8 @@ class Settings:
     """How a worker loads its model and runs. All but `path` may be left alone."""
 
     path: str
-    n_gpu_layers: int = 0
-    """Layers on the GPU; -1 is all of them."""
+    n_gpu_layers: int | None = None
+    """Layers on the GPU; -1 is all of them, None all when the build of llama.cpp has a GPU."""
     n_threads: int = 1
     n_ctx: int | None = None
     """Upper limit of one run's prompt and answer, in tokens; None is what the model was trained for."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from judge_local.errors import EngineError
 
-FIRST_LOOK: Final = 64
+LOOKS: Final = (64, 2048)
 """After a refusal, this many of the likeliest tokens are asked about before the whole vocabulary."""
 
 REDRAWS: Final = 8
@@ -62,13 +62,12 @@ class Sampler:
         best = int(np.argmax(logits))
         if np.isfinite(logits[best]) and gate.allows(best):
             return best
-        near = min(FIRST_LOOK, len(logits))
-        top = np.argpartition(logits, len(logits) - near)[len(logits) - near :]
-        for tokens in (top, np.arange(len(logits))):
-            open_ = tokens[gate.allowed(tokens) & np.isfinite(logits[tokens])]
+        for look in (*LOOKS, len(logits)):
+            near = min(look, len(logits))
+            tokens = np.argpartition(logits, len(logits) - near)[len(logits) - near :]
+            # Sorted, so that ties go to the lowest id, as in `argmax` over the whole vocabulary.
+            open_ = np.sort(tokens[gate.allowed(tokens) & np.isfinite(logits[tokens])])
             if len(open_):
-                # Ties go to the lowest id, as in `argmax` over the whole vocabulary.
-                open_ = np.sort(open_)
                 return int(open_[np.argmax(logits[open_])])
         raise _dead_end(len(logits))
 

@@ -109,7 +109,11 @@ class _Worker:
                 str(path), f"cannot be opened ({error.strerror})", "Check the path."
             ) from error
         start_backend()
-        model = Model(path, n_gpu_layers=settings.n_gpu_layers)
+        info = build_info()
+        layers = settings.n_gpu_layers
+        if layers is None:
+            layers = -1 if info["gpu_offload"] else 0
+        model = Model(path, n_gpu_layers=layers)
         if not model.eog or not model.has_decoder:
             raise ModelFileError(
                 str(path), "is not a model that writes text", "Choose an instruction-tuned model."
@@ -120,7 +124,6 @@ class _Worker:
         self._interrupter: Interrupter = Interrupter(abort)
         self._scheduler: Scheduler = Scheduler(model, assembler, settings, self._interrupter, abort)
         self._queue: queue.SimpleQueue[list[protocol.Generate] | None] = queue.SimpleQueue()
-        info = build_info()
         self.facts = protocol.Facts(
             description=model.description,
             template=template or "",
@@ -129,7 +132,7 @@ class _Worker:
             engine=f"llama-cpp-python {info['version']}; {info['system']}",
             recurrent=model.recurrent,
             gpu_offload=info["gpu_offload"],
-            n_gpu_layers=settings.n_gpu_layers,
+            n_gpu_layers=layers,
             load_seconds=time.monotonic() - started,
             notes=assembler.notes,
         )

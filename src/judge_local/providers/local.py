@@ -1,0 +1,292 @@
+"""LocalProvider: a GGUF model on this machine, held to the schema by a grammar while it writes.
+
+What it adds to the engine: the schema compiled to GBNF under the judge's own profile, its descriptions restated in the
+system prompt (a grammar hides them from the model, and they are what steers it), answers parsed strictly and handed back
+in schema order, and the fingerprint of everything that could change an answer.
+
+A model that is split over several files is named by its first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
+
+from judge_local.errors import InvalidAnswerError, JudgeLocalError, UsageError, excerpt
+from judge_local.prompt import PROMPT_VERSION, restate_schema
+from judge_local.providers.base import CompletionRequest, CompletionResponse
+from judge_local.run import Note, TokenUsage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from judge_local.engine.protocol import Facts, Generate, Generated
+    from judge_local.grammar import Grammar
+    from judge_local.models.store import Store
+
+TYPICAL_CHARS_PER_TOKEN: Final = 2
+"""Room set aside per run at first: English prose takes about four characters a token, so half of it is a margin."""
+
+_GRAMMARS_KEPT: Final = 64
+
+
+class LocalProvider:
+    """Answers from one local model. Its worker process is started with the first request.
+
+    Use it as a context manager (`with` or `async with`), or call `close`.
+
+    Args:
+        model: a reference to a model on this disk (an alias, a name, a path to a `.gguf`); None takes the only one there.
+        n_ctx: upper limit of one run's prompt and answer in tokens; None is what the model was trained for.
+        n_threads: threads of computation; None takes the cores this process may really use.
+        n_gpu_layers: layers on the GPU; `"auto"` is all of them when this build of llama.cpp has a GPU, else none.
+        deterministic: the same inputs give the same answers, byte for byte, twice in a row and in a new process. Costs
+            the sharing of prompts between one submission and the next.
+        wait: wait when another process is judging on this machine, rather than fail.
+        on_event: gets lines for a person (waiting, restarted), from any thread.
+        store: where models are; None is the default folder.
+        chat_template: Jinja source to use in place of the file's own.
+
+    Raises:
+        UnknownModelError, ModelMissingError: no such model here.
+        ModelFileError: the file is not GGUF, or is truncated.
+        UsageError: a number that cannot be meant.
+    """
+
+    provider = "llama-cpp"
+    default_vary = "options"
+    replays = True
+    grammar_bound = True
+
+    def __init__(
+        self,
+        model: str | Path | None = None,
+        *,
+        n_ctx: int | None = None,
+        n_threads: int | None = None,
+        n_gpu_layers: int | Literal["auto"] = "auto",
+        deterministic: bool = False,
+        wait: bool = True,
+        on_event: Callable[[str], None] | None = None,
+        store: Store | None = None,
+        chat_template: str | None = None,
+    ) -> None:
+        from judge_local.engine.client import EngineClient
+        from judge_local.engine.protocol import Settings
+        from judge_local.models.hardware import usable_cores
+        from judge_local.models.store import Store
+
+        for name, value in (("n_ctx", n_ctx), ("n_threads", n_threads)):
+            if value is not None and value < 1:
+                raise UsageError(name, f"{value} is not at least 1")
+        store = store or Store()
+        found = store.the_only() if model is None else store.find(str(model))
+        self._sha256 = found.sha256
+        self._name = found.name
+        self._settings = Settings(
+            path=str(found.path),
+            n_gpu_layers=None if n_gpu_layers == "auto" else n_gpu_layers,
+            n_threads=n_threads or usable_cores(),
+            n_ctx=n_ctx,
+            deterministic=deterministic,
+            chat_template=chat_template,
+            wait=wait,
+        )
+        self._client = EngineClient(self._settings, say=on_event)
+        self._grammars: dict[str, Grammar] = {}
+
+    @property
+    def model(self) -> str:
+        """Name and the first twelve digits of the weights' sha256: a concrete model, never a selector."""
+        return f"{self._name}@{self._sha256[:12]}"
+
+    @property
+    def settings_key(self) -> str:
+        """What besides the model could change an answer, for cache keys."""
+        template = self._settings.chat_template
+        return json.dumps(
+            {
+                "sha256": self._sha256,
+                "nCtx": self._settings.n_ctx,
+                "nGpuLayers": self._settings.n_gpu_layers,
+                "template": None if template is None else _digest(template),
+                "deterministic": self._settings.deterministic,
+            },
+            sort_keys=True,
+        )
+
+    @property
+    def worker_pid(self) -> int | None:
+        """Process id of the engine's worker, or None when none runs."""
+        return self._client.pid
+
+    async def facts(self) -> Facts:
+        """What the engine says of the loaded model; loads it when it is not.
+
+        Raises:
+            ModelFileError, ChatTemplateError: the model cannot be used.
+        """
+        return await self._client.facts()
+
+    async def complete_json(self, request: CompletionRequest) -> CompletionResponse:
+        """Answer one request.
+
+        Raises:
+            JudgeLocalError: see `complete_many`.
+        """
+        (outcome,) = await self.complete_many([request])
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    async def complete_many(
+        self, requests: Sequence[CompletionRequest]
+    ) -> list[CompletionResponse | JudgeLocalError]:
+        """Answers in the order of `requests`: one prefill of what they share, decoded together.
+
+        Raises:
+            SchemaError: a schema that no grammar can hold; raised before the first token.
+            ModelFileError, ChatTemplateError: the model cannot be used.
+            EngineCrashedError: the worker died while loading.
+        """
+        grammars = [self._grammar(request, pinned=True) for request in requests]
+        asked = [
+            self._generate(request, grammar) for request, grammar in zip(requests, grammars, strict=True)
+        ]
+        outcomes = await self._client.submit(asked, [request.deadline for request in requests])
+        facts = await self._client.facts()
+        return [
+            outcome if isinstance(outcome, JudgeLocalError) else self._respond(request, outcome, facts)
+            for request, outcome in zip(requests, outcomes, strict=True)
+        ]
+
+    def close(self) -> None:
+        """End the worker."""
+        self._client.close()
+
+    async def aclose(self) -> None:
+        """End the worker, without holding the event loop."""
+        import asyncio
+
+        await asyncio.to_thread(self.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def _generate(self, request: CompletionRequest, grammar: Grammar) -> Generate:
+        from judge_local.engine.protocol import Generate
+
+        if request.score_only or request.option_bias:
+            name = "score_only" if request.score_only else "option_bias"
+            raise UsageError(
+                name, "this engine writes whole answers and reads no scores", f"Leave {name} out."
+            )
+        if grammar.max_bytes is None or grammar.max_chars is None:
+            raise UsageError(
+                "schema", "its answers have no greatest length", "Bound it with maxLength or maxItems."
+            )
+        # A token is at least one byte, so this many are always enough.
+        enough = grammar.max_bytes
+        limit = enough if request.max_tokens is None else min(request.max_tokens, enough)
+        return Generate(
+            id=self._client.next_id(),
+            system=f"{request.system}\n\n{restate_schema(request.schema, pinned=tuple(request.pinned or ()))}",
+            user=request.user,
+            grammar=grammar.gbnf,
+            max_tokens=limit,
+            typical_tokens=min(limit, max(1, grammar.max_chars // TYPICAL_CHARS_PER_TOKEN)),
+            temperature=request.temperature,
+            seed=request.seed,
+        )
+
+    def _grammar(self, request: CompletionRequest, *, pinned: bool) -> Grammar:
+        from judge_local.grammar.profile import compile_verdict
+
+        pin = dict(request.pinned or {}) if pinned else {}
+        key = json.dumps([request.schema, request.order, pin, request.checked], default=dict)
+        if key not in self._grammars:
+            if len(self._grammars) >= _GRAMMARS_KEPT:
+                self._grammars.pop(next(iter(self._grammars)))
+            self._grammars[key] = compile_verdict(
+                request.schema, order=request.order, pin=pin or None, checked=request.checked
+            )
+        return self._grammars[key]
+
+    def _respond(
+        self, request: CompletionRequest, done: Generated, facts: Facts
+    ) -> CompletionResponse | JudgeLocalError:
+        try:
+            answer = _strict_json(done.text)
+        except ValueError as error:
+            return InvalidAnswerError("answer", f"{excerpt(done.text)} is not JSON ({error})")
+        return CompletionResponse(
+            json=_in_schema_order(answer, request.schema),
+            text=done.text,
+            usage=TokenUsage(input_tokens=done.prompt_tokens, output_tokens=done.output_tokens),
+            fingerprint=self._fingerprint(request, facts),
+            notes=tuple(Note("template", note) for note in facts.notes),
+            stats={**done.stats, "shared_tokens": done.shared_tokens},
+        )
+
+    def _fingerprint(self, request: CompletionRequest, facts: Facts) -> str:
+        """sha256 over all that could change an answer and is not the material itself."""
+        parts = {
+            "weights": self._sha256,
+            "engine": facts.engine,
+            "nGpuLayers": facts.n_gpu_layers,
+            "template": _digest(facts.template),
+            "promptVersion": PROMPT_VERSION,
+            "schema": _digest(json.dumps(request.schema, default=dict, sort_keys=True)),
+            # Without pins: they hold the claim, which differs from one subject to the next.
+            "grammar": _digest(self._grammar(request, pinned=False).gbnf),
+            "temperature": request.temperature,
+            "deterministic": self._settings.deterministic,
+        }
+        return _digest(json.dumps(parts, sort_keys=True))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _strict_json(text: str) -> Any:
+    """`text` as JSON, refusing what `json.loads` lets through: NaN, Infinity, and a key given twice."""
+
+    def refuse_constant(name: str) -> None:
+        raise ValueError(f"{name} is no JSON number")
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            keys = [key for key, _ in pairs]
+            repeated = next(key for key in keys if keys.count(key) > 1)
+            raise ValueError(f"the key {repeated!r} is given twice")
+        return found
+
+    return json.loads(text, parse_constant=refuse_constant, object_pairs_hook=unique)
+
+
+def _in_schema_order(answer: Any, schema: Mapping[str, Any]) -> Any:
+    """An object's own keys in the order of the schema's `properties`, whatever order they were decoded in."""
+    properties = schema.get("properties", {})
+    if not isinstance(answer, dict) or not isinstance(properties, Mapping):
+        return answer
+    known = [key for key in properties if key in answer]
+    return {key: answer[key] for key in (*known, *(key for key in answer if key not in properties))}
