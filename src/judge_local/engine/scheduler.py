@@ -21,6 +21,7 @@ from typing import Final
 
 from judge_local.engine.assembly import PromptAssembler
 from judge_local.engine.binding import AbortFlag, Context, Decoded, Grammar, Model
+from judge_local.engine.gate import Gate
 from judge_local.engine.interrupt import Interrupter
 from judge_local.engine.protocol import BATCH_TOKENS, Generate, Generated, Settings
 from judge_local.engine.sampling import Sampler
@@ -28,7 +29,6 @@ from judge_local.errors import (
     ContextOverflowError,
     DeadlineExceededError,
     EngineError,
-    InvalidAnswerError,
     JudgeLocalError,
     TruncatedOutputError,
 )
@@ -56,7 +56,7 @@ class _Run:
     sequence: int = -1
     position: int = 0
     """Tokens evaluated so far."""
-    gate: Grammar | None = None
+    gate: Gate | None = None
     sampler: Sampler | None = None
     pieces: list[bytes] = field(default_factory=list)
 
@@ -266,7 +266,7 @@ class Scheduler:
         run.sequence, run.position = sequence, shared
         run.pending = run.prompt[shared:]
         run.pieces = []
-        run.gate = self._grammar(run.request.grammar)
+        run.gate = Gate(self._grammar(run.request.grammar), self._model)
         run.sampler = Sampler(temperature=run.request.temperature, seed=run.request.seed)
         return run
 
@@ -321,9 +321,8 @@ class Scheduler:
         logits[self._model.unwritable] = float("-inf")
         token = run.sampler.choose(logits, run.gate)
         if token not in self._model.eog:
-            run.gate.accept(token)
+            run.pieces.append(run.gate.accept(token))
             run.pending.append(token)
-            run.pieces.append(self._model.piece(token))
             if not self._is_complete(run):
                 if len(run.pieces) < run.limit:
                     return None
@@ -332,13 +331,9 @@ class Scheduler:
                     f"not complete after {run.limit} tokens",
                     "Raise max_tokens, shorten the subject, or use a model with a longer context.",
                 )
-        try:
-            text = b"".join(run.pieces).decode("utf-8")
-        except UnicodeDecodeError as error:
-            return InvalidAnswerError("answer", f"byte {error.start} is not UTF-8")
         return Generated(
             id=run.id,
-            text=text,
+            text=b"".join(run.pieces).decode("utf-8"),
             prompt_tokens=len(run.prompt),
             shared_tokens=shared,
             output_tokens=len(run.pieces),
