@@ -15,6 +15,7 @@ A message reads ``where: what is wrong, with the value. What to do.`` on one lin
     │   ├── VerdictSchemaError       2   a schema that cannot yield a verdict
     │   ├── UnsupportedSchemaError   2   keywords that no grammar of ours enforces, each with pointer and reason
     │   └── UnsatisfiableSchemaError 2   a schema that no JSON text satisfies
+    ├── GrammarTextError             2   GBNF text that our reader refuses
     ├── ModelError                   4
     │   ├── UnknownModelError        2   a word that names no model
     │   ├── ModelMissingError        2   a known model that is not on this disk
@@ -74,6 +75,8 @@ class JudgeLocalError(Exception):
     exit_code: ClassVar[int] = 4
     retryable: ClassVar[bool] = False
     """Whether the same call may succeed when it is made again."""
+    raw: str | None = None
+    """What the model wrote, where that is known. Set on the instance; travels when the error is pickled."""
 
     def __init__(self, where: str, problem: str, remedy: str = "") -> None:
         super().__init__(where, problem, remedy)
@@ -151,6 +154,12 @@ class UnsupportedSchemaError(SchemaError):
 
 class UnsatisfiableSchemaError(SchemaError):
     """No JSON text satisfies the schema, so there is no grammar for it."""
+
+
+class GrammarTextError(JudgeLocalError):
+    """GBNF text that our reader refuses: a syntax fault, a missing rule, left recursion, or a repetition out of bounds."""
+
+    exit_code = 2
 
 
 class ModelError(JudgeLocalError):

@@ -162,6 +162,7 @@ async def test_an_answer_that_runs_out_of_tokens_is_an_error(start: Callable[...
 
     assert isinstance(outcome, TruncatedOutputError)
     assert "20 tokens" in str(outcome)
+    assert re.fullmatch(r"\[[1-9]+", str(outcome.raw))
 
 
 async def test_a_grammar_that_llama_cpp_cannot_read_is_an_error_not_a_crash(

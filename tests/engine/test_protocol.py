@@ -20,10 +20,12 @@ KINDS = [
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_error_arrives_as_it_was_sent(kind: type[JudgeLocalError]) -> None:
     sent = kind("where", "what is wrong", "What to do.")
+    sent.raw = "what the model wrote"
     got = protocol.error_from_json(protocol.error_to_json(sent))
 
     assert type(got) is kind
     assert str(got) == str(sent)
+    assert got.raw == sent.raw
 
 
 @pytest.mark.parametrize("kind", ["Nothing", "excerpt", "SchemaFault", None])

@@ -1,23 +1,28 @@
-"""The gate: which token may come next, by the grammar and by UTF-8.
+"""The gate: which token may come next, and which must.
 
-llama.cpp's grammar reads bytes as code points without checking them: it lets an overlong form such as E0 82 A2 through a
-negated or wide class (`llama-grammar.cpp`, `decode_utf8`). Such an answer would be no text at all. So a token must pass
-here too: with it, the bytes so far must still be the beginning of valid UTF-8 (RFC 3629: no overlong form, no surrogate,
-nothing above U+10FFFF).
+Two recognisers have to agree on every token. llama.cpp's own grammar sampler is fast at asking about many tokens at once;
+our matcher follows the same GBNF text, knows what is forced and when the text is finished, and holds the bytes to UTF-8:
+llama.cpp reads bytes as code points without checking them and lets an overlong form such as E0 82 A2 through a wide
+class (`llama-grammar.cpp`, `decode_utf8`), which would be no text at all.
 """
 
 from __future__ import annotations
 
-import codecs
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-_decoder: Final = codecs.getincrementaldecoder("utf-8")
+from judge_local.errors import EngineError
+from judge_local.grammar.recogniser import Matcher
 
 
-class Pieces(Protocol):
-    """What the gate needs of a vocabulary."""
+class Vocabulary(Protocol):
+    """What the gate needs of a model."""
+
+    @property
+    def eog(self) -> frozenset[int]:
+        """End-of-generation tokens."""
+        ...
 
     def piece(self, token: int) -> bytes:
         """The bytes a token stands for."""
@@ -25,7 +30,7 @@ class Pieces(Protocol):
 
 
 class TokenGrammar(Protocol):
-    """What the gate needs of a grammar."""
+    """What the gate needs of llama.cpp's grammar."""
 
     def allows(self, token: int) -> bool:
         """Whether `token` may come next."""
@@ -43,58 +48,62 @@ class TokenGrammar(Protocol):
 
 
 class Gate:
-    """What one run may write next. Ends of generation pass where the grammar lets them.
+    """What one run may write next. An end of generation passes where the text may end.
 
     Args:
         grammar: at its start; the gate owns it.
+        matcher: of the same GBNF, at its start.
         vocabulary: the model's.
     """
 
-    def __init__(self, grammar: TokenGrammar, vocabulary: Pieces) -> None:
-        self._grammar, self._vocabulary = grammar, vocabulary
-        self._unfinished = b""
-        """Bytes of a code point that is not complete yet."""
+    def __init__(self, grammar: TokenGrammar, matcher: Matcher, vocabulary: Vocabulary) -> None:
+        self._grammar, self._matcher, self._vocabulary = grammar, matcher, vocabulary
+
+    @property
+    def finished(self) -> bool:
+        """Whether the text is whole and nothing can follow it."""
+        return self._matcher.finished
+
+    def forced(self) -> bytes:
+        """The bytes that must come next, whole characters; empty where there is a choice."""
+        return self._matcher.forced()
+
+    def finishes(self, forced: bytes) -> bool:
+        """Whether nothing can follow `forced`, which must be what is forced."""
+        after = self._matcher.advance(forced)
+        return after is not None and after.finished
 
     def allows(self, token: int) -> bool:
         """Whether `token` may come next."""
-        return self._is_text(token) and self._grammar.allows(token)
+        return self._matches(token) and self._grammar.allows(token)
 
     def allowed(self, tokens: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Which of `tokens` may come next: bool, shape [n]."""
         open_ = self._grammar.allowed(tokens)
         for place in np.flatnonzero(open_):
-            open_[place] = self._is_text(int(tokens[place]))
+            open_[place] = self._matches(int(tokens[place]))
         return open_
 
     def accept(self, token: int) -> bytes:
-        """Go past `token`, which must have been allowed. Returns its bytes."""
-        self._grammar.accept(token)
+        """Go past `token`, which must have been allowed. Returns its bytes.
+
+        Raises:
+            EngineError: it is not allowed. llama.cpp would have ended the process.
+        """
         piece = self._vocabulary.piece(token)
-        self._unfinished = _rest(self._unfinished + piece) or b""
+        after = self._matcher.advance(piece)
+        if after is None or not piece:
+            raise EngineError("gate", f"token {token} ({piece!r}) is not allowed: {self._matcher.expected()}")
+        self._grammar.accept(token)
+        self._matcher = after
         return piece
 
     def close(self) -> None:
         """Free the grammar."""
         self._grammar.close()
 
-    def _is_text(self, token: int) -> bool:
+    def _matches(self, token: int) -> bool:
+        if token in self._vocabulary.eog:
+            return self._matcher.complete
         piece = self._vocabulary.piece(token)
-        if not self._unfinished and piece.isascii():
-            return True
-        return _rest(self._unfinished + piece) is not None
-
-
-def _rest(data: bytes) -> bytes | None:
-    r"""The bytes of an unfinished code point at the end of `data`; None when no more bytes make it valid UTF-8.
-
-    >>> _rest(b"\xc3"), _rest(b"a"), _rest(b"\xe0\x82")
-    (b'\xc3', b'', None)
-    """
-    decoder = _decoder()
-    try:
-        decoder.decode(data)
-    except UnicodeDecodeError:
-        return None
-    rest = decoder.getstate()[0]
-    # Python waits for a surrogate's last byte before it refuses it (ED A0..BF).
-    return None if len(rest) == 2 and rest[0] == 0xED and rest[1] >= 0xA0 else rest
+        return bool(piece) and self._matcher.advance(piece) is not None

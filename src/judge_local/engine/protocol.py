@@ -84,6 +84,8 @@ class Generated:
     shared_tokens: int
     """Of these, how many were evaluated once for several runs or were there from the submission before."""
     output_tokens: int
+    forced_tokens: int
+    """Of the output, how many the grammar left no choice about."""
     stats: Mapping[str, float] = field(default_factory=dict)
     """`wait`, `prefill`, `decode`, `sample`: seconds of the submission up to this answer, of all its runs."""
 
@@ -113,13 +115,14 @@ def to_json(value: Settings | Generate | Generated | Facts) -> dict[str, Any]:
     return asdict(value)
 
 
-def error_to_json(error: JudgeLocalError) -> dict[str, str]:
-    """An error as data: its class by name, and its three parts."""
+def error_to_json(error: JudgeLocalError) -> dict[str, Any]:
+    """An error as data: its class by name, its three parts, and what the model wrote."""
     return {
         "kind": type(error).__name__,
         "where": error.where,
         "problem": error.problem,
         "remedy": error.remedy,
+        "raw": error.raw,
     }
 
 
@@ -128,7 +131,9 @@ def error_from_json(data: Mapping[str, Any]) -> JudgeLocalError:
     kind = getattr(errors, str(data.get("kind")), None)
     where, problem, remedy = (str(data.get(key, "")) for key in ("where", "problem", "remedy"))
     if isinstance(kind, type) and issubclass(kind, JudgeLocalError):
-        return kind(where, problem, remedy)
+        error = kind(where, problem, remedy)
+        error.raw = data.get("raw")
+        return error
     return EngineProtocolError(
         "worker", f"an error of the unknown kind {excerpt(data.get('kind'))}: {problem}"
     )

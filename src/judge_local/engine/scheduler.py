@@ -4,8 +4,9 @@ One submission at a time, in the order they came:
 
 1. Tokenise every prompt; what they have in common is evaluated once, in sequence 0, and copied to each run.
    What sequence 0 still holds from the submission before is not evaluated again.
-2. Decode all live runs in one batch a step: each step takes what a run has pending (the rest of its prompt, then one
-   sampled token), asks the grammar about the token drawn, and stops a run when its text is complete.
+2. Decode all live runs in one batch a step: each step takes what a run has pending (the rest of its prompt; then one
+   sampled token and what the grammar forces after it), asks the grammar about the token drawn, and stops a run when its
+   text is finished.
 3. Runs that are cancelled or late leave; a run for which no cells are left waits for the next wave.
 
 The seam for batching across submissions is `_step`: it asks nothing of the live runs but what they have pending.
@@ -25,6 +26,7 @@ from judge_local.engine.gate import Gate
 from judge_local.engine.interrupt import Interrupter
 from judge_local.engine.protocol import BATCH_TOKENS, Generate, Generated, Settings
 from judge_local.engine.sampling import Sampler
+from judge_local.engine.spelling import Speller
 from judge_local.errors import (
     ContextOverflowError,
     DeadlineExceededError,
@@ -32,12 +34,13 @@ from judge_local.errors import (
     JudgeLocalError,
     TruncatedOutputError,
 )
+from judge_local.grammar.recogniser import Matcher
 
 CELL_STEP: Final = 256
 """Contexts grow in steps of this many cells: llama.cpp pads to it anyway."""
 
-_ENDS_OF_JSON: Final = b'}]"el'
-"""After one of these a complete JSON text cannot go on; after a digit it might."""
+GRAMMARS_KEPT: Final = 64
+"""Grammars that stay read; a pinned claim makes one of its own."""
 
 Outcome = Generated | JudgeLocalError
 Deliver = Callable[[str, Outcome], None]
@@ -59,6 +62,8 @@ class _Run:
     gate: Gate | None = None
     sampler: Sampler | None = None
     pieces: list[bytes] = field(default_factory=list)
+    forced: int = 0
+    """Tokens of the answer that the grammar left no choice about."""
 
     @property
     def id(self) -> str:
@@ -92,7 +97,8 @@ class Scheduler:
         self._context: Context | None = None
         self._prefix: list[int] = []
         """The tokens that sequence 0 holds."""
-        self._grammars: dict[str, Grammar] = {}
+        self._speller = Speller(model, assembler.plain)
+        self._grammars: dict[str, tuple[Grammar, Matcher]] = {}
         self.totals: dict[str, float] = {
             "requests": 0,
             "prompt_tokens": 0,
@@ -128,7 +134,7 @@ class Scheduler:
     def close(self) -> None:
         """Free the context and the grammars."""
         self._discard_context()
-        for grammar in self._grammars.values():
+        for grammar, _ in self._grammars.values():
             grammar.close()
         self._grammars.clear()
 
@@ -266,7 +272,10 @@ class Scheduler:
         run.sequence, run.position = sequence, shared
         run.pending = run.prompt[shared:]
         run.pieces = []
-        run.gate = Gate(self._grammar(run.request.grammar), self._model)
+        run.forced = 0
+        run.gate = self._gate(run.request.grammar)
+        # The prompt and what every answer begins with are read in one go.
+        self._take(run, run.gate, None)
         run.sampler = Sampler(temperature=run.request.temperature, seed=run.request.seed)
         return run
 
@@ -321,22 +330,24 @@ class Scheduler:
         logits[self._model.unwritable] = float("-inf")
         token = run.sampler.choose(logits, run.gate)
         if token not in self._model.eog:
-            run.pieces.append(run.gate.accept(token))
-            run.pending.append(token)
-            if not self._is_complete(run):
+            self._take(run, run.gate, token)
+            if not run.gate.finished:
                 if len(run.pieces) < run.limit:
                     return None
-                return TruncatedOutputError(
+                error = TruncatedOutputError(
                     "answer",
                     f"not complete after {run.limit} tokens",
                     "Raise max_tokens, shorten the subject, or use a model with a longer context.",
                 )
+                error.raw = b"".join(run.pieces).decode("utf-8", "replace")
+                return error
         return Generated(
             id=run.id,
             text=b"".join(run.pieces).decode("utf-8"),
             prompt_tokens=len(run.prompt),
             shared_tokens=shared,
             output_tokens=len(run.pieces),
+            forced_tokens=run.forced,
             stats={
                 "wait": clock.wait,
                 "prefill": clock.prefill,
@@ -345,18 +356,27 @@ class Scheduler:
             },
         )
 
-    def _is_complete(self, run: _Run) -> bool:
-        """Whether the text is whole and nothing can follow it. Then the run ends without waiting for the model to say so."""
-        assert run.gate is not None  # Only live runs are asked.
-        last = run.pieces[-1][-1:]
-        return bool(last) and last in _ENDS_OF_JSON and run.gate.allows(min(self._model.eog))
+    def _take(self, run: _Run, gate: Gate, token: int | None) -> None:
+        """Write `token`, if there is one, and all that the grammar forces after it."""
+        if token is not None:
+            run.pieces.append(gate.accept(token))
+            run.pending.append(token)
+        forced = gate.forced()
+        for forced_token in self._speller.spell(forced, last=gate.finishes(forced)):
+            if len(run.pieces) >= run.limit or not gate.allows(forced_token):
+                return
+            run.pieces.append(gate.accept(forced_token))
+            run.pending.append(forced_token)
+            run.forced += 1
 
-    def _grammar(self, gbnf: str) -> Grammar:
+    def _gate(self, gbnf: str) -> Gate:
+        """A gate at the start of `gbnf`, which is read once and copied."""
         if gbnf not in self._grammars:
-            if len(self._grammars) >= 64:
-                self._grammars.pop(next(iter(self._grammars))).close()
-            self._grammars[gbnf] = self._model.grammar(gbnf)
-        return self._grammars[gbnf].clone()
+            if len(self._grammars) >= GRAMMARS_KEPT:
+                self._grammars.pop(next(iter(self._grammars)))[0].close()
+            self._grammars[gbnf] = (self._model.grammar(gbnf), Matcher.from_gbnf(gbnf))
+        grammar, matcher = self._grammars[gbnf]
+        return Gate(grammar.clone(), matcher, self._model)
 
     def _is_over(self, run: _Run) -> bool:
         return self._interrupter.is_over(run.id)

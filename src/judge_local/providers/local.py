@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from judge_local.grammar import Grammar
     from judge_local.models.store import Store
 
-TYPICAL_CHARS_PER_TOKEN: Final = 2
-"""Room set aside per run at first: English prose takes about four characters a token, so half of it is a margin."""
+TYPICAL_CHARS_PER_TOKEN: Final = 12
+"""Room set aside per run at first, in characters of the grammar's longest text: that counts each character of a string as
+an escape of six, and prose takes about four characters a token; half of it is a margin. A longer answer gets more."""
 
 _GRAMMARS_KEPT: Final = 64
 
@@ -235,14 +236,16 @@ class LocalProvider:
         try:
             answer = _strict_json(done.text)
         except ValueError as error:
-            return InvalidAnswerError("answer", f"{excerpt(done.text)} is not JSON ({error})")
+            fault = InvalidAnswerError("answer", f"{excerpt(done.text)} is not JSON ({error})")
+            fault.raw = done.text
+            return fault
         return CompletionResponse(
             json=_in_schema_order(answer, request.schema),
             text=done.text,
             usage=TokenUsage(input_tokens=done.prompt_tokens, output_tokens=done.output_tokens),
             fingerprint=self._fingerprint(request, facts),
             notes=tuple(Note("template", note) for note in facts.notes),
-            stats={**done.stats, "shared_tokens": done.shared_tokens},
+            stats={**done.stats, "shared_tokens": done.shared_tokens, "forced_tokens": done.forced_tokens},
         )
 
     def _fingerprint(self, request: CompletionRequest, facts: Facts) -> str:
