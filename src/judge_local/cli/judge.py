@@ -1,0 +1,296 @@
+"""`judge-local judge`: claims about one subject, decided one after the other by one loaded model.
+
+* Everything that can be refused is refused before a model is loaded.
+* A decision is printed as it lands; what comes after it cannot take it back.
+* The exit code is the worst of all claims: 0 < 3 (review) < 1 (auto-fail) < 2 < 4. A claim without a decision outranks
+  any decision, because a gate must not open on half an answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from judge_local.cli.group import remember_verbose
+from judge_local.cli.parameters import FILE, GpuLayers, Number
+
+if TYPE_CHECKING:
+    from judge_local.cli.call import Call, Options
+    from judge_local.cli.claims import Claim
+    from judge_local.cli.output import Progress
+    from judge_local.providers.base import InferenceProvider
+    from judge_local.results import Result
+    from judge_local.zones import ConsensusResult
+
+BADNESS: Final = (0, 3, 1, 2, 4)
+"""Exit codes of single claims, from best to worst."""
+
+
+def make_provider(options: Options, call: Call, on_event: Callable[[str], None]) -> InferenceProvider:
+    """The judge of this call. The one seam of this command: tests put a scripted provider here.
+
+    Raises:
+        ModelError: the model named is not known, not here, or no model is named and there is not exactly one.
+    """
+    from judge_local.providers.local import LocalProvider
+
+    return LocalProvider(
+        options.model,
+        n_threads=options.threads,
+        n_gpu_layers=options.gpu_layers,
+        deterministic=options.deterministic,
+        wait=not options.no_wait,
+        on_event=on_event,
+        chat_template=call.chat_template,
+    )
+
+
+@click.command(
+    epilog="Exit code: 0 auto-pass; 1 auto-fail; 3 human review, errored runs included; 2 usage, configuration, or a text "
+    "longer than the model's context; 4 the model or the engine failed before a decision; 5 the subject is "
+    "empty. With several claims, the worst: 0 < 3 < 1 < 2 < 4."
+)
+@click.argument("subject", metavar="SUBJECT|-", type=FILE)
+@click.option(
+    "--claim",
+    multiple=True,
+    metavar="TEXT",
+    allow_from_autoenv=False,
+    help="What to decide. May be repeated.",
+)
+@click.option(
+    "--claims",
+    type=FILE,
+    metavar="FILE",
+    allow_from_autoenv=False,
+    help='More claims: one a line, or JSON Lines with "claim" and, if wanted, "id", "reference", "label".',
+)
+@click.option(
+    "--reference",
+    type=FILE,
+    metavar="FILE",
+    help="A text to judge against, trusted no more than the subject.",
+)
+@click.option(
+    "--model",
+    metavar="M",
+    help="An alias, a selector such as auto, or a .gguf file. Default: the only model on this disk.",
+)
+@click.option(
+    "--runs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=3,
+    show_default=True,
+    help="How many times to ask.",
+)
+@click.option(
+    "--temperature",
+    type=Number(0, 2),
+    metavar="T",
+    default=0.0,
+    show_default=True,
+    help="Above 0, answers are sampled with --seed.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    metavar="N",
+    default=0,
+    show_default=True,
+    help="Of the first run.",
+)
+@click.option("--schema", type=FILE, metavar="FILE", help="A verdict schema of your own.")
+@click.option(
+    "--checked",
+    multiple=True,
+    metavar="KEYWORD",
+    allow_from_autoenv=False,
+    help="Leave this keyword of your schema to the validator. May be repeated.",
+)
+@click.option(
+    "--vary",
+    type=click.Choice(["options", "seed", "none"]),
+    help="What differs from run to run. Default: the order of the options.",
+)
+@click.option(
+    "--auto-pass",
+    type=Number(0, 1),
+    metavar="SHARE",
+    default=0.8,
+    show_default=True,
+    help="Least mean confidence of an auto-pass.",
+)
+@click.option(
+    "--auto-fail",
+    type=Number(0, 1),
+    metavar="SHARE",
+    default=0.8,
+    show_default=True,
+    help="Least mean confidence of an auto-fail.",
+)
+@click.option(
+    "--timeout",
+    type=Number(0, min_open=True),
+    metavar="SECONDS",
+    help="For the whole call. Runs that are not done by then are errored, so they go to a person.",
+)
+@click.option(
+    "--deterministic", is_flag=True, help="The same bytes again on the same machine, at some cost in speed."
+)
+@click.option(
+    "--threads", type=click.IntRange(min=1), metavar="N", help="Default: the cores that may really be used."
+)
+@click.option("--gpu-layers", type=GpuLayers(), default="auto", show_default=True, help="Layers on the GPU.")
+@click.option(
+    "--chat-template", type=FILE, metavar="FILE", help="A Jinja template, for a model that brings none."
+)
+@click.option(
+    "--cache",
+    type=click.Path(file_okay=False, path_type=str),
+    metavar="DIR",
+    help="Keep answers there, and take those that are there.",
+)
+@click.option("--no-wait", is_flag=True, help="Fail at once when another process is judging.")
+@click.option("--no-text", is_flag=True, help="Leave subject and reference out of --json.")
+@click.option("--json", is_flag=True, help="One result object; with several claims, one a line.")
+@click.option("--quiet", is_flag=True, help="No progress on standard error.")
+@click.option(
+    "--verbose",
+    is_flag=True,
+    expose_value=False,
+    callback=remember_verbose,
+    help="Print the traceback of every fault.",
+)
+@click.pass_context
+def judge(ctx: click.Context, /, **values: Any) -> None:
+    """Decide whether claims hold for a subject.
+
+    SUBJECT is a text file, or - for standard input. All claims are about it; the model is loaded once and reads it
+    once. Every decision is uncertified until a certificate says how often this model and set-up are wrong.
+    """
+    import asyncio
+
+    from judge_local.cli.call import Options, read_call
+    from judge_local.cli.output import Progress
+    from judge_local.completion import make_validator
+
+    options = Options(**values)
+    call = read_call(options)
+    with Progress(quiet=options.quiet) as progress:
+        # What takes long and cannot be cancelled (imports, the hashing of a large file) is done outside the event loop,
+        # where Ctrl-C interrupts it at once.
+        make_validator(call.schema)
+        provider = make_provider(options, call, progress.update)
+        code = asyncio.run(decide(options, call, provider, progress))
+    ctx.exit(code)
+
+
+async def decide(options: Options, call: Call, provider: InferenceProvider, progress: Progress) -> int:
+    """Judge every claim of `call`, print each decision as it lands, and return the exit code. Ends the provider.
+
+    Raises:
+        JudgeLocalError: no decision could be made, for a reason that would hold for the next claim too.
+    """
+    import asyncio
+
+    from judge_local.cli.output import say
+    from judge_local.errors import ContextOverflowError
+
+    worst = 0
+    try:
+        for claim in call.claims:
+            name = f"claim {claim.row} of {len(call.claims)}" if len(call.claims) > 1 else "claim"
+            progress.update(f"{name}: {options.runs} run{'s' if options.runs > 1 else ''}")
+            try:
+                code = await _decide_one(options, call, claim, provider, progress)
+            except ContextOverflowError as error:  # Another claim, or its reference, may be shorter.
+                progress.pause()
+                say(f"{name}: {error}" if len(call.claims) > 1 else str(error))
+                code = error.exit_code
+            worst = max(worst, code, key=BADNESS.index)
+    except asyncio.CancelledError:
+        # Nobody waits any more for what the engine still had to say, and asyncio would print it.
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+        raise
+    finally:
+        close = getattr(provider, "aclose", None)
+        if close is not None:
+            await close()
+    return worst
+
+
+async def _decide_one(
+    options: Options, call: Call, claim: Claim, provider: InferenceProvider, progress: Progress
+) -> int:
+    from judge_local.cache import JsonCache
+    from judge_local.ensemble import judge_claim
+    from judge_local.results import Result, subject_sha256
+    from judge_local.zones import ZoneThresholds
+
+    started = time.monotonic()
+    reference = call.reference if claim.reference is None else claim.reference
+    decision = await judge_claim(
+        provider,
+        call.subject,
+        claim.text,
+        reference=reference,
+        runs=options.runs,
+        temperature=options.temperature,
+        schema=call.schema,
+        checked=options.checked,
+        vary=options.vary,
+        zones=ZoneThresholds(auto_pass=options.auto_pass, auto_fail=options.auto_fail),
+        cache=None if options.cache is None else JsonCache(options.cache),
+        seed=options.seed,
+        deadline=call.deadline,
+    )
+    _refuse_overflow(decision)
+    result = Result(
+        row=claim.row,
+        id=claim.id,
+        claim=claim.text,
+        subject=call.subject if call.subject_file is None else None,
+        subject_file=call.subject_file,
+        subject_sha256=subject_sha256(call.subject),
+        reference=reference,
+        label=claim.label,
+        meta=claim.meta,
+        decision=decision,
+    )
+    progress.pause()
+    _print(result, options, seconds=time.monotonic() - started)
+    return _exit_code(decision)
+
+
+def _print(result: Result, options: Options, *, seconds: float) -> None:
+    from judge_local.cli.decision import decision_lines
+    from judge_local.cli.output import emit_json, show
+
+    if options.json:
+        emit_json(result.to_json(text=not options.no_text))
+    else:
+        show(decision_lines(result, seconds=seconds))
+
+
+def _refuse_overflow(decision: ConsensusResult) -> None:
+    """A text longer than the context says nothing about the claim, so it is the caller's to mend, not a reviewer's.
+
+    Raises:
+        ContextOverflowError: every run errored because of it.
+    """
+    from judge_local.errors import ContextOverflowError
+
+    first = decision.runs[0].error if decision.runs else None
+    if first is not None and all(run.error_kind == ContextOverflowError.__name__ for run in decision.runs):
+        where, _, problem = first.partition(": ")
+        raise ContextOverflowError(where, problem.rstrip("."))
+
+
+def _exit_code(decision: ConsensusResult) -> int:
+    from judge_local.zones import Zone
+
+    return {Zone.AUTO_PASS: 0, Zone.HUMAN_REVIEW: 3, Zone.AUTO_FAIL: 1}[decision.zone]

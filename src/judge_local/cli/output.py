@@ -1,0 +1,184 @@
+"""Printing: results to standard output, everything else to standard error.
+
+* Text that came from a model, a subject or a file is untrusted: control characters are shown, never sent to a terminal.
+* A terminal gets colours and wrapping from rich, which honours NO_COLOR; a pipe gets plain lines, one fact a line.
+* JSON is written in ASCII, so that no locale can spoil it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from judge_local.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+# Control characters but for tab and newline, what reverses the direction of text, what hides, and lone surrogates.
+_UNPRINTABLE: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
+)
+
+
+def clean(text: str) -> str:
+    r"""`text` with everything that could steer a terminal shown as an escape.
+
+    >>> clean("a\x1b[2Jb")
+    'a\\x1b[2Jb'
+    """
+    return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def say(line: str, *, command: str = "judge-local") -> None:
+    """One line for a person on standard error."""
+    if sys.stderr is None:
+        return
+    try:
+        print(
+            f"{command}: {clean(' '.join(line.splitlines()))}".encode(errors="backslashreplace").decode(),
+            file=sys.stderr,
+        )
+    except OSError:
+        return  # Nobody reads standard error, and there is no third place to say so.
+
+
+def emit(text: str) -> None:
+    """`text` and a line end to standard output, written out at once.
+
+    Raises:
+        UsageError: standard output cannot be written, a full disk for one.
+        BrokenPipeError: its reader left.
+    """
+    if sys.stdout is None:
+        raise UsageError("standard output", "is closed", "Send it to a file, or to /dev/null.")
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        silence_stdout()
+        raise unwritable(error) from error
+
+
+def unwritable(error: OSError) -> UsageError:
+    """The fault of a standard output that takes no more, a full disk for one."""
+    return UsageError(
+        "standard output", f"cannot be written: {error.strerror or error}", "Make room, or send it elsewhere."
+    )
+
+
+def emit_json(value: Any, *, indent: int | None = None) -> None:
+    """`value` as JSON to standard output: one line, or indented."""
+    emit(json.dumps(value, allow_nan=False, indent=indent))
+
+
+def silence_stdout() -> None:
+    """Send what is still buffered nowhere, so that the interpreter's last flush says nothing."""
+    try:
+        descriptor = sys.stdout.fileno()
+    except (OSError, ValueError, AttributeError):
+        return  # Not a file of the system's, so there is no last flush to fear.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+
+
+def is_terminal() -> bool:
+    """Whether standard output is a person's terminal."""
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a report, before it is known where it is shown."""
+
+    text: str
+    indent: int = 0
+    """Steps of two characters."""
+    label: str = ""
+    """What the text is, in front of it."""
+    style: str = ""
+    """A rich style, such as `bold green`; a pipe sees none of it."""
+
+
+_LABEL_WIDTH: Final = 11
+
+
+def show(lines: Iterable[Line]) -> None:
+    """Print `lines` to standard output: styled and wrapped on a terminal, plain in a pipe."""
+    if not is_terminal():
+        emit("\n".join(_plain(line) for line in lines))
+        return
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    for line in lines:
+        text = Text(clean(line.text), style=line.style)
+        if line.label:
+            grid = Table.grid(padding=(0, 1, 0, 0))
+            grid.add_column(width=_LABEL_WIDTH)
+            grid.add_column(ratio=1)
+            grid.add_row(Text(line.label, style="dim"), text)
+            console.print(Padding(grid, (0, 0, 0, 2 * line.indent)))
+        else:
+            console.print(Padding(text, (0, 0, 0, 2 * line.indent)))
+
+
+def _plain(line: Line) -> str:
+    # One fact a line, for grep: a line end inside a text is shown, not printed.
+    text = clean(line.text).replace("\n", "\\n")
+    return f"{'  ' * line.indent}{f'{line.label:<{_LABEL_WIDTH}} ' if line.label else ''}{text}".rstrip()
+
+
+class Progress:
+    """What is going on, on standard error: a moving line on a terminal, plain lines otherwise, nothing when quiet."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._terminal = sys.stderr is not None and sys.stderr.isatty()
+        self._status: Status | None = None
+        self._last = ""
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.pause()
+
+    def update(self, text: str) -> None:
+        """Say that `text` is going on now. The same text twice in a row is said once."""
+        if self._quiet or text == self._last:
+            return
+        self._last = text
+        if not self._terminal:
+            say(text)
+        elif self._status is None:
+            from rich.console import Console
+            from rich.markup import escape
+
+            self._status = Console(stderr=True).status(escape(clean(text)))
+            self._status.start()
+        else:
+            from rich.markup import escape
+
+            self._status.update(escape(clean(text)))
+
+    def pause(self) -> None:
+        """Take the moving line away, so that a result can be printed."""
+        self._last = ""
+        if self._status is not None:
+            self._status.stop()
+            self._status = None

@@ -1,0 +1,42 @@
+"""Kinds of values that options take, beyond click's own."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final, Literal
+
+import click
+
+FILE: Final = click.Path(path_type=str, allow_dash=True)
+"""A file to read, or `-` for standard input. Whether it can be read is said by `subject.read_text`, in one place."""
+
+
+class Number(click.FloatRange):
+    """A finite number in a range; click's own lets NaN through, which is in no range."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read `value` as a finite number within the range."""
+        number = super().convert(value, param, ctx)
+        if isinstance(number, float) and not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
+
+
+class GpuLayers(click.ParamType[int | Literal["auto"]]):
+    """`auto`, or how many layers go to the GPU."""
+
+    name = "auto|N"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | Literal["auto"]:
+        """Read `value` as `auto` or a whole number from 0."""
+        if value == "auto":
+            return "auto"
+        try:
+            layers = int(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither auto nor a whole number.", param, ctx)
+        if layers < 0:
+            self.fail(f"{layers} is below 0.", param, ctx)
+        return layers

@@ -1,0 +1,145 @@
+"""Results: the file format, its round trip, and what a file edited by hand cannot do."""
+
+import json
+from itertools import combinations_with_replacement
+
+import pytest
+
+from judge_local.consensus import compute_consensus
+from judge_local.errors import UsageError
+from judge_local.results import Result, no_decision, subject_sha256
+from judge_local.run import JudgeRun
+from judge_local.verdict import JudgeVerdict, Match
+from judge_local.zones import ConsensusResult, Zone, in_zone, zone_for
+
+SUBJECT = "Der Zug fährt um 9."
+
+
+def run(outcome: str, confidence: float = 0.95) -> JudgeRun:
+    facts = {"provider": "mock", "model": "mock-model", "duration_ms": 12.5}
+    if outcome == "error":
+        return JudgeRun(error="model: it failed.", error_kind="ProviderError", **facts)
+    verdict = JudgeVerdict(
+        claim="c", observed="o", match=Match(outcome), confidence=confidence, reasoning="r"
+    )
+    return JudgeRun(verdict=verdict, **facts)
+
+
+def decided(*outcomes: str, zone: Zone | None = None) -> ConsensusResult:
+    consensus = compute_consensus(run(outcome) for outcome in outcomes)
+    return in_zone(consensus, zone or zone_for(consensus), distinct_runs=len(outcomes), replays=False)
+
+
+def result(decision: ConsensusResult, **facts: object) -> Result:
+    return Result(
+        **{
+            "row": 1,
+            "id": "line:1",
+            "claim": "The train leaves at nine.",
+            "subject": SUBJECT,
+            "subject_sha256": subject_sha256(SUBJECT),
+            "decision": decision,
+            **facts,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        result(decided("pass", "pass", "pass")),
+        result(
+            decided("fail", "partial"), subject=None, subject_file="a.txt", reference="nine", label="fail"
+        ),
+        result(decided("pass", "error"), meta={"source": ["x", 1]}, unknown={"later": {"a": None}}),
+        result(no_decision(), error="subject: too long. Judge a part of it."),
+        result(decided("pass"), certified=True),
+    ],
+    ids=["pass", "file", "meta", "error", "certified"],
+)
+def test_a_result_survives_the_round_trip(written):
+    line = json.dumps(written.to_json())
+
+    assert written == Result.from_json(json.loads(line))
+    assert line == json.dumps(Result.from_json(json.loads(line)).to_json())
+
+
+def test_the_keys_are_those_of_the_results_file():
+    data = result(decided("pass", "pass", "pass")).to_json()
+
+    expected = "row id claim subject subjectSha256 zone verdict votes agreement meanConfidence distinctRuns replays runs certified"
+    assert expected.split() == list(data)
+    assert data["zone"] == "auto-pass"
+    assert data["verdict"] == "pass"
+    assert data["votes"] == {"pass": 3, "fail": 0, "partial": 0, "error": 0}
+    assert data["agreement"] == 1.0
+    assert data["meanConfidence"] == 0.95
+    assert data["certified"] is False
+
+
+def test_without_text_the_hash_still_says_what_was_judged():
+    data = result(decided("pass"), reference="nine").to_json(text=False)
+
+    assert not {"subject", "reference"} & set(data)
+    assert subject_sha256(SUBJECT) == data["subjectSha256"]
+
+
+def test_votes_edited_by_hand_are_counted_again():
+    data = result(decided("pass", "fail")).to_json()
+    data["votes"] = {"pass": 2, "fail": 0, "partial": 0, "error": 0}
+
+    assert Result.from_json(data).to_json()["votes"] == {"pass": 1, "fail": 1, "partial": 0, "error": 0}
+
+
+PANELS = [p for n in range(4) for p in combinations_with_replacement(("pass", "partial", "fail", "error"), n)]
+
+
+@pytest.mark.parametrize("panel", PANELS)
+@pytest.mark.parametrize("zone", Zone)
+def test_no_file_can_claim_a_zone_that_its_runs_do_not_allow(panel, zone):
+    """Review is always allowed; a settled zone only to the unanimous."""
+    allowed = {
+        Zone.AUTO_PASS: panel != () and set(panel) == {"pass"},
+        Zone.AUTO_FAIL: panel != () and set(panel) <= {"fail", "partial"},
+        Zone.HUMAN_REVIEW: True,
+    }[zone]
+    data = {**result(no_decision()).to_json(), "runs": [run(o).to_json() for o in panel], "zone": zone.value}
+
+    if allowed:
+        assert zone is Result.from_json(data).decision.zone
+    else:
+        with pytest.raises(UsageError, match="contradicts the votes"):
+            Result.from_json(data)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("row", 0),
+        ("row", True),
+        ("row", "1"),
+        ("id", None),
+        ("claim", 1),
+        ("subject", ["a"]),
+        ("subjectSha256", None),
+        ("certified", "no"),
+        ("certified", None),
+        ("meta", []),
+        ("error", 3),
+        ("zone", "auto"),
+        ("runs", {}),
+        ("runs", [{}]),
+        ("distinctRuns", None),
+    ],
+)
+def test_a_wrong_shape_is_refused_in_one_line(key, value):
+    data = {**result(decided("pass")).to_json(), key: value}
+
+    with pytest.raises(UsageError) as caught:
+        Result.from_json(data)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_no_object_is_refused():
+    with pytest.raises(UsageError, match="not an object"):
+        Result.from_json([1])
