@@ -4,12 +4,13 @@ import copy
 import json
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from judge_local.cache import JsonCache
+from judge_local.cache import JsonCache, sha256
 from judge_local.ensemble import (
     DECODE_ORDER,
     judge,
@@ -25,8 +26,8 @@ from judge_local.errors import (
     UsageError,
     VerdictSchemaError,
 )
-from judge_local.prompt import OPTION_ORDERS, PARAPHRASES, variation_text
-from judge_local.providers.base import CompletionResponse
+from judge_local.prompt import OPTION_ORDERS, PARAPHRASES, PROMPT_VERSION, variation_text
+from judge_local.providers.base import CompletionRequest, CompletionResponse
 from judge_local.providers.mock import MockProvider, mock_verdict
 from judge_local.run import Note, TokenUsage, Variation
 from judge_local.verdict import VERDICT_SCHEMA, Match
@@ -116,14 +117,11 @@ async def test_a_run_carries_what_the_provider_reported():
     )
     (run,) = await ask(MockProvider([response], provider="p", model="m"), runs=1)
 
+    assert run.fingerprint == sha256(f"f|none|{PROMPT_VERSION}")
     assert run.verdict is not None
     assert run.verdict.to_json() == PASS["json"]
     assert (run.provider, run.model, run.cached) == ("p", "m", False)
-    assert (run.usage, run.probabilities, run.fingerprint) == (
-        TokenUsage(10, 5),
-        {"slot": {"pass": 1.0}},
-        "f",
-    )
+    assert (run.usage, run.probabilities) == (TokenUsage(10, 5), {"slot": {"pass": 1.0}})
     assert run.notes == (Note("template", "folded"),)
 
 
@@ -395,3 +393,20 @@ async def test_a_schema_behind_a_reference_keeps_its_own_order():
 
     assert result.zone is Zone.AUTO_PASS
     assert (provider.requests[0].order, provider.requests[0].pinned) == ((), None)
+
+
+async def test_the_fingerprint_of_a_run_knows_the_design() -> None:
+    """The same provider, prompt and grammar under another variation design are another judge."""
+
+    class Printed(MockProvider):
+        async def complete_json(self, request: CompletionRequest) -> CompletionResponse:
+            return replace(await super().complete_json(request), fingerprint="f")
+
+    async def prints(vary: str) -> set[str | None]:
+        provider = Printed([mock_verdict("pass", 0.9)])
+        return {run.fingerprint for run in await run_ensemble(provider=provider, system="s", user="u", runs=2, vary=vary)}
+
+    found = [await prints(vary) for vary in ("options", "seed", "none")]
+
+    assert all(len(one) == 1 and None not in one for one in found)
+    assert len(set.union(*found)) == 3

@@ -147,7 +147,10 @@ async def run_ensemble(
 
     answers = await complete_many_validated(provider, requests, validator=validator, again=again)
     judged = [
-        JudgeRun.of(answer, design.variation(k + (answer.attempts - 1) * runs))
+        replace(
+            JudgeRun.of(answer, design.variation(k + (answer.attempts - 1) * runs)),
+            fingerprint=design.fingerprint(answer.fingerprint),
+        )
         for k, answer in enumerate(answers)
     ]
     if cache is not None and cache_key is not None and all(run.error is None for run in judged):
@@ -339,6 +342,10 @@ class _Design:
         if variation is None or not variation.options:
             return user
         return f"{user}\n\n{variation_text(variation.options, variation.paraphrase)}"
+
+    def fingerprint(self, of_answer: str | None) -> str | None:
+        """`of_answer`, which knows model, grammar and prompt, together with this design; None where there is none."""
+        return None if of_answer is None else sha256(f"{of_answer}|{self.vary}|{PROMPT_VERSION}")
 
     def differs(self, provider: InferenceProvider) -> bool:
         """Whether two runs of this design can differ at all."""

@@ -289,19 +289,24 @@ def test_sigterm_ends_a_command_that_a_shell_put_in_the_background():
 
 
 def test_ctrl_c_while_the_imports_run_is_no_traceback():
+    """And it is not lost where Python would drop a KeyboardInterrupt: in a finaliser that runs during the import."""
     code = """
-        import sys
+        import os, signal, sys
         class Interrupting:
+            def __del__(self):
+                os.kill(os.getpid(), signal.SIGINT)
+                for _ in range(1000): pass
             def find_spec(self, name, path=None, target=None):
                 if name == "judge_local.cli.config":
-                    raise KeyboardInterrupt
+                    sys.meta_path.remove(self)
         sys.meta_path.insert(0, Interrupting())
         from judge_local.cli import main
+        print("went on")
     """
     process = script(code)
     out, err = process.communicate(timeout=60)
 
-    assert (process.returncode, out, err) == (130, "", "")
+    assert (process.returncode, out, err) == (130, "", "judge-local: interrupted\n")
 
 
 def test_a_pipe_that_closes_early_is_quiet():

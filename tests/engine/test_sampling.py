@@ -25,7 +25,7 @@ class Only:
         self.singles += 1
         return token in self.tokens
 
-    def allowed(self, tokens: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def not_refused(self, tokens: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         self.masked.append(len(tokens))
         return np.isin(tokens, list(self.tokens))
 
@@ -103,7 +103,7 @@ def test_more_refusals_than_redraws_still_gives_an_allowed_token() -> None:
     gate = Only(size - 1)
 
     assert Sampler(temperature=1.0, seed=3).choose(np.zeros(size, dtype=np.float32), gate) == size - 1
-    assert gate.singles == REDRAWS
+    assert gate.singles == REDRAWS + 1
     assert gate.masked == [size]
 
 

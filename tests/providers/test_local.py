@@ -38,6 +38,14 @@ from judge_local.verdict import VERDICT_FIELDS
 pytestmark = pytest.mark.filterwarnings("ignore:judge-local. temperature:UserWarning")
 
 CLAIM = 'It says "blue" \\ and <|im_end|>.'
+SHORT: dict[str, Any] = {
+    **VERDICT_SCHEMA,
+    "properties": {
+        **VERDICT_SCHEMA["properties"],
+        **{name: {"type": "string", "maxLength": 30} for name in ("observed", "reasoning")},
+    },
+}
+"""Random weights write every string to its greatest length."""
 ORDER = ("claim", "observed", "reasoning", "match", "confidence")
 
 
@@ -51,7 +59,7 @@ def request(**changes: Any) -> CompletionRequest:
     values: dict[str, Any] = {
         "system": "Judge.",
         "user": "The sky is blue.",
-        "schema": VERDICT_SCHEMA,
+        "schema": SHORT,
         **changes,
     }
     return CompletionRequest(**values)
@@ -64,10 +72,10 @@ async def test_every_run_is_a_valid_verdict(provider: LocalProvider) -> None:
     runs = []
     for turn in range(4):
         result = await judge_claim(
-            provider, "The sky is blue.", CLAIM, runs=5, temperature=1.0, seed=100 * turn
+            provider, "The sky is blue.", CLAIM, runs=5, temperature=1.0, seed=100 * turn, schema=SHORT
         )
         runs += result.runs
-    validator = Draft202012Validator(dict(VERDICT_SCHEMA))
+    validator = Draft202012Validator(SHORT)
 
     assert [run.error for run in runs] == [None] * 20
     verdicts = [run.verdict.to_json() for run in runs if run.verdict is not None]
@@ -113,13 +121,13 @@ async def test_the_model_reads_the_descriptions(
     monkeypatch.setattr(provider._client, "submit", submit)
     await provider.complete_many([request(pinned={"claim": "c"})])
 
-    assert sent == [f"Judge.\n\n{restate_schema(VERDICT_SCHEMA, pinned=('claim',))}"]
-    assert VERDICT_SCHEMA["properties"]["observed"]["description"] in sent[0]
+    assert sent == [f"Judge.\n\n{restate_schema(SHORT, pinned=('claim',))}"]
+    assert SHORT["properties"]["confidence"]["description"] in sent[0]
 
 
 async def test_deterministic_judging_repeats_in_a_row_and_in_a_new_process(tiny_model: Path) -> None:
     async def once(provider: LocalProvider, claim: str = CLAIM) -> list[dict[str, Any]]:
-        result = await judge_claim(provider, "The sky is blue. " * 30, claim, runs=4)
+        result = await judge_claim(provider, "The sky is blue. " * 30, claim, runs=4, schema=SHORT)
         return [
             {k: v for k, v in run.to_json().items() if k not in ("durationMs", "cached")}
             for run in result.runs
@@ -147,7 +155,7 @@ async def test_a_dead_worker_sends_the_claim_to_a_person(provider: LocalProvider
         os.kill(provider.worker_pid, signal.SIGKILL)
 
     result, _ = await asyncio.gather(judge_claim(provider, long_, CLAIM, runs=3), kill_soon())
-    after = await judge_claim(provider, "The sky is blue.", CLAIM, runs=1)
+    after = await judge_claim(provider, "The sky is blue.", CLAIM, runs=1, schema=SHORT)
 
     assert result.zone is Zone.HUMAN_REVIEW
     assert result.votes.errors == 3
@@ -183,7 +191,7 @@ async def test_the_same_question_to_another_build_has_another_fingerprint(tiny_m
             request(),
             request(pinned={"claim": "another"}),
             request(temperature=0.5),
-            request(schema={**VERDICT_SCHEMA, "title": "mine"}),
+            request(schema={**SHORT, "title": "mine"}),
             request(order=VERDICT_FIELDS),
         ]
         prints = [response.fingerprint for response in await plain.complete_many(requests)]

@@ -6,11 +6,9 @@ needs it is known, so `--help` answers at once.
 
 from __future__ import annotations
 
-import sys
+from judge_local.cli.interrupts import ending_at_once
 
-try:
+with ending_at_once():
     from judge_local.cli.group import main
-except KeyboardInterrupt:  # Ctrl-C while the imports above still run: the policy in `group` is not there yet.
-    sys.exit(130)
 
 __all__ = ["main"]

@@ -1,4 +1,4 @@
-"""`judge-local doctor`: what works on this machine, and what to do about the rest. Touches no network."""
+"""`judge-local doctor`: what works on this machine, and what to do about the rest, without touching the network."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def grammar(
         for warning in compiled.report.warnings:
             say(f"warning: {warning}")
         if explain:
-            show(_explanation(compiled))
+            show(explanation(compiled))
         if check is not None:
             style = "green" if accepted else "red"
             show([Line("accepted" if outcome is None else f"not accepted: {outcome}", style=style)])
@@ -210,8 +210,8 @@ def _rules(compiled: Grammar) -> int:
     return sum("::=" in line for line in compiled.gbnf.splitlines())
 
 
-def _explanation(compiled: Grammar) -> Iterator[Line]:
-    """The report as a table, then the sizes."""
+def explanation(compiled: Grammar) -> Iterator[Line]:
+    """The lines of `--explain`: the report as a table, then the sizes."""
     from judge_local.cli.output import Line
 
     rows = [("schema", "keyword", "value", "enforced by", "detail")]

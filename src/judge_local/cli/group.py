@@ -23,10 +23,10 @@ from typing import Any, Final, NoReturn
 import click
 
 from judge_local.cli.config import defaults_for, find_configuration
+from judge_local.cli.interrupts import INTERRUPTED, ending_at_once
 from judge_local.cli.output import say, silence_stdout, unwritable
 from judge_local.errors import JudgeLocalError, UsageError
 
-INTERRUPTED: Final = 130
 READER_LEFT: Final = 141
 """What a shell reports for a program that SIGPIPE ended."""
 UNFORESEEN: Final = 4
@@ -69,7 +69,8 @@ ENTRIES: Final[Mapping[str, Entry]] = {
 def load(name: str) -> click.Command:
     """Import the subcommand `name`, which is a key of `ENTRIES`."""
     entry = ENTRIES[name]
-    command = getattr(import_module(f"judge_local.cli.{entry.module}"), entry.attribute)
+    with ending_at_once():
+        command = getattr(import_module(f"judge_local.cli.{entry.module}"), entry.attribute)
     assert isinstance(command, click.Command)
     # One flat prefix: JUDGE_LOCAL_MODEL serves every command that has a --model.
     command.context_settings.setdefault("auto_envvar_prefix", "JUDGE_LOCAL")

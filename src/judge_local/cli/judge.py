@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from judge_local.cli.group import remember_verbose
+from judge_local.cli.interrupts import ending_at_once
 from judge_local.cli.parameters import FILE, GpuLayers, Number
 
 if TYPE_CHECKING:
@@ -30,14 +31,14 @@ BADNESS: Final = (0, 3, 1, 2, 4)
 
 
 def make_provider(options: Options, call: Call, on_event: Callable[[str], None]) -> InferenceProvider:
-    """The judge of this call. The one seam of this command: tests put a scripted provider here.
+    """The judge of this call, already loading. The one seam of this command: tests put a scripted provider here.
 
     Raises:
         ModelError: the model named is not known, not here, or no model is named and there is not exactly one.
     """
     from judge_local.providers.local import LocalProvider
 
-    return LocalProvider(
+    provider = LocalProvider(
         options.model,
         n_threads=options.threads,
         n_gpu_layers=options.gpu_layers,
@@ -46,6 +47,8 @@ def make_provider(options: Options, call: Call, on_event: Callable[[str], None])
         on_event=on_event,
         chat_template=call.chat_template,
     )
+    provider.start()
+    return provider
 
 
 @click.command(
@@ -181,10 +184,11 @@ def judge(ctx: click.Context, /, **values: Any) -> None:
     options = Options(**values)
     call = read_call(options)
     with Progress(quiet=options.quiet) as progress:
-        # What takes long and cannot be cancelled (imports, the hashing of a large file) is done outside the event loop,
-        # where Ctrl-C interrupts it at once.
-        make_validator(call.schema)
-        provider = make_provider(options, call, progress.update)
+        # What takes long and cannot be cancelled (imports, the hashing of a large file) is done outside the event loop.
+        with ending_at_once():
+            provider = make_provider(options, call, progress.update)
+            # The engine loads the model meanwhile: importing the validator takes most of a second.
+            make_validator(call.schema)
         code = asyncio.run(decide(options, call, provider, progress))
     ctx.exit(code)
 
@@ -195,8 +199,6 @@ async def decide(options: Options, call: Call, provider: InferenceProvider, prog
     Raises:
         JudgeLocalError: no decision could be made, for a reason that would hold for the next claim too.
     """
-    import asyncio
-
     from judge_local.cli.output import say
     from judge_local.errors import ContextOverflowError
 
@@ -212,10 +214,6 @@ async def decide(options: Options, call: Call, provider: InferenceProvider, prog
                 say(f"{name}: {error}" if len(call.claims) > 1 else str(error))
                 code = error.exit_code
             worst = max(worst, code, key=BADNESS.index)
-    except asyncio.CancelledError:
-        # Nobody waits any more for what the engine still had to say, and asyncio would print it.
-        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
-        raise
     finally:
         close = getattr(provider, "aclose", None)
         if close is not None:

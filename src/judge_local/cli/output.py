@@ -11,6 +11,7 @@ import json
 import os
 import re
 import sys
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from types import TracebackType
@@ -149,6 +150,8 @@ class Progress:
         self._terminal = sys.stderr is not None and sys.stderr.isatty()
         self._status: Status | None = None
         self._last = ""
+        # Protects the two above: the engine's lines come from a thread of its own.
+        self._lock = threading.Lock()
 
     def __enter__(self) -> Progress:
         return self
@@ -160,25 +163,31 @@ class Progress:
 
     def update(self, text: str) -> None:
         """Say that `text` is going on now. The same text twice in a row is said once."""
-        if self._quiet or text == self._last:
+        if self._quiet:
             return
-        self._last = text
-        if not self._terminal:
-            say(text)
-        elif self._status is None:
-            from rich.console import Console
-            from rich.markup import escape
-
-            self._status = Console(stderr=True).status(escape(clean(text)))
-            self._status.start()
-        else:
-            from rich.markup import escape
-
-            self._status.update(escape(clean(text)))
+        with self._lock:
+            if text != self._last:
+                self._last = text
+                self._show(text)
 
     def pause(self) -> None:
         """Take the moving line away, so that a result can be printed."""
-        self._last = ""
-        if self._status is not None:
-            self._status.stop()
-            self._status = None
+        with self._lock:
+            self._last = ""
+            if self._status is not None:
+                self._status.stop()
+                self._status = None
+
+    def _show(self, text: str) -> None:
+        if not self._terminal:
+            say(text)
+            return
+        from rich.console import Console
+        from rich.markup import escape
+
+        shown = escape(clean(text))
+        if self._status is None:
+            self._status = Console(stderr=True).status(shown)
+            self._status.start()
+        else:
+            self._status.update(shown)

@@ -93,6 +93,10 @@ class EngineClient:
         # A client that is dropped without `close` takes its worker with it.
         weakref.finalize(self, self._slot.close)
 
+    def start(self) -> None:
+        """Begin loading the model, without waiting for it."""
+        self._running()
+
     async def facts(self) -> Facts:
         """What the worker says of the model; starts it when it is not there.
 
@@ -174,8 +178,19 @@ class _Slot:
 
 
 async def _loaded(worker: _Worker) -> Facts:
-    # Shielded: a caller that is cancelled must not cancel the loading for the others.
-    return await asyncio.shield(asyncio.wrap_future(worker.loaded))
+    # Not `wrap_future`: a caller that is cancelled must not cancel the loading for the others, and one whose loop has
+    # ended must leave no future behind that nobody asks for its exception.
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+
+    def wake(_: object) -> None:
+        # A loop that is closed has nobody waiting any more.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(ready.set)
+
+    worker.loaded.add_done_callback(wake)
+    await ready.wait()
+    return worker.loaded.result()
 
 
 class _Worker:
@@ -195,6 +210,8 @@ class _Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             close_fds=True,
+            # Out of the terminal's reach: Ctrl-C goes to a whole process group, and what it means is this process's to say.
+            process_group=0,
             env={**_PATIENT, **os.environ},
         )
         errors = threading.Thread(

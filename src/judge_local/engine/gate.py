@@ -77,12 +77,9 @@ class Gate:
         """Whether `token` may come next."""
         return self._matches(token) and self._grammar.allows(token)
 
-    def allowed(self, tokens: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Which of `tokens` may come next: bool, shape [n]."""
-        open_ = self._grammar.allowed(tokens)
-        for place in np.flatnonzero(open_):
-            open_[place] = self._matches(int(tokens[place]))
-        return open_
+    def not_refused(self, tokens: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Which of `tokens` llama.cpp's grammar lets through: bool, shape [n]. `allows` may still refuse one of them."""
+        return self._grammar.allowed(tokens)
 
     def accept(self, token: int) -> bytes:
         """Go past `token`, which must have been allowed. Returns its bytes.

@@ -26,14 +26,14 @@ Floats = np.ndarray[Any, np.dtype[np.float32]]
 
 
 class Gate(Protocol):
-    """What sampling needs of a grammar."""
+    """What sampling needs of a gate."""
 
     def allows(self, token: int) -> bool:
         """Whether `token` may come next."""
         ...
 
-    def allowed(self, tokens: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Which of `tokens` may come next."""
+    def not_refused(self, tokens: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Which of `tokens` are worth asking about: bool, shape [n]. None that is allowed is left out."""
         ...
 
 
@@ -65,28 +65,26 @@ class Sampler:
         for look in (*LOOKS, len(logits)):
             near = min(look, len(logits))
             tokens = np.argpartition(logits, len(logits) - near)[len(logits) - near :]
-            # Sorted, so that ties go to the lowest id, as in `argmax` over the whole vocabulary.
-            open_ = np.sort(tokens[gate.allowed(tokens) & np.isfinite(logits[tokens])])
-            if len(open_):
-                return int(open_[np.argmax(logits[open_])])
+            # Sorted by id first and stably by logit then, so that ties go to the lowest id, as in `argmax`.
+            tokens = np.sort(tokens[gate.not_refused(tokens) & np.isfinite(logits[tokens])])
+            for token in tokens[np.argsort(-logits[tokens], kind="stable")]:
+                if gate.allows(int(token)):
+                    return int(token)
         raise _dead_end(len(logits))
 
     def _draw(self, logits: Floats, gate: Gate) -> int:
         scaled = logits.astype(np.float64)
         scaled -= scaled.max()
         weights = np.exp(scaled / self._temperature)
-        for _ in range(REDRAWS):
-            token = self._weighted(weights)
-            if token is None:
-                break
+        draws = 0
+        while (token := self._weighted(weights)) is not None:
             if gate.allows(token):
                 return token
             weights[token] = 0.0
-        weights[~gate.allowed(np.arange(len(weights)))] = 0.0
-        token = self._weighted(weights)
-        if token is not None:
-            return token
-        # Everything allowed had underflowed to no weight at all: take the likeliest of it.
+            draws += 1
+            if draws == REDRAWS:
+                weights[~gate.not_refused(np.arange(len(weights)))] = 0.0
+        # Everything allowed has underflowed to no weight at all: take the likeliest of it.
         return self._likeliest(logits, gate)
 
     def _weighted(self, weights: np.ndarray[Any, Any]) -> int | None:

@@ -13,7 +13,6 @@ import functools
 import json
 import os
 import queue
-import signal
 import sys
 import threading
 import time
@@ -37,8 +36,6 @@ Write = Callable[[Mapping[str, Any]], None]
 
 def main() -> None:
     """Entry point of the process."""
-    # Ctrl-C goes to the whole terminal group; the parent decides what it means and says so over the protocol.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     # llama.cpp would start a debugger on an abort.
     os.environ["GGML_NO_BACKTRACE"] = "1"
     # Whatever native code prints to stdout must not stand between two messages.

@@ -143,6 +143,8 @@ _FETCH_AGAIN = "Fetch the file again, and compare its size with the source's."
 def _not_gguf(start: bytes) -> str:
     if start.lstrip()[:1] == b"<":
         return "is a web page, not weights"
+    if start[:4] == MAGIC:
+        return "is cut short: its header is not complete"
     return f"is not a GGUF file: it begins with {start[:4]!r}, not {MAGIC!r}" if start else "is an empty file"
 
 

@@ -125,6 +125,10 @@ class LocalProvider:
         """Process id of the engine's worker, or None when none runs."""
         return self._client.pid
 
+    def start(self) -> None:
+        """Begin loading the model now, without waiting for it, rather than with the first request."""
+        self._client.start()
+
     async def facts(self) -> Facts:
         """What the engine says of the loaded model; loads it when it is not.
 
