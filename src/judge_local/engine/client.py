@@ -21,7 +21,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from judge_local.engine import protocol
 from judge_local.engine.protocol import Facts, Generate, Generated, Settings
@@ -49,6 +49,7 @@ See docs/engine.md for the figures.
 
 Outcome = Generated | JudgeLocalError
 Say = Callable[[str], None]
+T = TypeVar("T")
 
 
 def engine_info() -> dict[str, Any]:
@@ -139,6 +140,16 @@ class EngineClient:
             worker.cancel([request.id for request in requests])
             raise
 
+    async def stats(self) -> dict[str, float]:
+        """What the worker has done since it started, in counts and seconds; see `Scheduler.totals`.
+
+        Raises:
+            EngineCrashedError: the worker died.
+        """
+        worker = self._running()
+        await _loaded(worker)
+        return await asyncio.wrap_future(worker.ask_stats())
+
     def next_id(self) -> str:
         """An id no other request of this client has."""
         return str(next(self._ids))
@@ -201,6 +212,7 @@ class _Worker:
         self.loaded: concurrent.futures.Future[Facts] = concurrent.futures.Future()
         self._lock = threading.Lock()  # Protects `_pending`, `dead` and the order of lines on stdin.
         self._pending: dict[str, concurrent.futures.Future[Outcome]] = {}
+        self._stats: collections.deque[concurrent.futures.Future[dict[str, float]]] = collections.deque()
         self.dead = False
         self._closing = False
         self._stderr: collections.deque[str] = collections.deque(maxlen=_STDERR_LINES)
@@ -234,6 +246,14 @@ class _Worker:
         else:
             self._send({"op": "submit", "requests": [protocol.to_json(request) for request in requests]})
         return futures
+
+    def ask_stats(self) -> concurrent.futures.Future[dict[str, float]]:
+        """A future of the worker's totals."""
+        future: concurrent.futures.Future[dict[str, float]] = concurrent.futures.Future()
+        with self._lock:
+            self._stats.append(future)
+        self._send({"op": "stats"})
+        return future
 
     def cancel(self, ids: Sequence[str]) -> None:
         """Stop the work on these; their futures still end."""
@@ -284,6 +304,9 @@ class _Worker:
             self.loaded.set_exception(death)
         for future in pending.values():
             _end(future, death)
+        for waiting in self._stats:
+            if waiting.set_running_or_notify_cancel():
+                waiting.set_exception(death)
 
     def _take(self, message: Mapping[str, Any]) -> None:
         event = message["event"]
@@ -304,7 +327,9 @@ class _Worker:
                 self._finish(message["id"], error)
         elif event == "log":
             self._say(message["text"])
-        elif event != "stats":
+        elif event == "stats":
+            _end(self._stats.popleft(), dict(message["stats"]))
+        else:
             raise ValueError(event)
 
     def _finish(self, request: str, outcome: Outcome) -> None:
@@ -328,7 +353,7 @@ class _Worker:
         )
 
 
-def _end(future: concurrent.futures.Future[Outcome], outcome: Outcome) -> None:
+def _end(future: concurrent.futures.Future[T], outcome: T) -> None:
     # A future is cancelled when the task that awaits it is; then nobody wants the outcome.
     if future.set_running_or_notify_cancel():
         future.set_result(outcome)

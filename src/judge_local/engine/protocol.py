@@ -81,13 +81,11 @@ class Generated:
     text: str
     prompt_tokens: int
     """Tokens of the whole prompt; all of them were evaluated, none was cut."""
-    shared_tokens: int
-    """Of these, how many were evaluated once for several runs or were there from the submission before."""
     output_tokens: int
     forced_tokens: int
     """Of the output, how many the grammar left no choice about."""
     stats: Mapping[str, float] = field(default_factory=dict)
-    """`wait`, `prefill`, `decode`, `sample`: seconds of the submission up to this answer, of all its runs."""
+    """`queued`: seconds from the submission to the run's start; `running`: from there to its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

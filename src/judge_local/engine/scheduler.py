@@ -1,87 +1,73 @@
-"""The scheduler: the runs of one submission share one prefill and decode together, each held to its grammar.
+"""The scheduler: all runs of all submissions decode together, and each next subject is read beside them.
 
-One submission at a time, in the order they came:
+Sequences of the context: 0 keeps the prompt beginning that the submissions to come share with those that were; 1 is the
+reader, which evaluates what a submission's prompts have in common once; the others are slots, one a run.
 
-1. Tokenise every prompt; what they have in common is evaluated once, in sequence 0, and copied to each run.
-   What sequence 0 still holds from the submission before is not evaluated again.
-2. Decode all live runs in one batch a step: each step takes what a run has pending (the rest of its prompt; then one
-   sampled token and what the grammar forces after it), asks the grammar about the token drawn, and stops a run when its
-   text is finished.
-3. Runs that are cancelled or late leave; a run for which no cells are left waits for the next wave.
+Each `step` evaluates one batch: what every live run has pending (its last token and what the grammar forced after it),
+and, in the room that is left, the next piece of the reader's prompt. Tokens that are read ride along with those that are
+written: on a CPU, a token in a larger batch costs a fraction of one alone. So a subject is read in small pieces while
+others are judged, and in large ones when there is nothing else to do. When it has been read and slots are free, its runs
+start as copies of the reader's sequence, and the reader goes on to the next submission.
 
-The seam for batching across submissions is `_step`: it asks nothing of the live runs but what they have pending.
+Submissions are opened in the order they came, and thousands that wait cost nothing but their text.
+
+With `deterministic`, one submission at a time has the context to itself, and a fresh one: what an answer is then depends
+on nothing that came before or stands beside it.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from judge_local.engine.assembly import PromptAssembler
-from judge_local.engine.binding import AbortFlag, Context, Decoded, Grammar, Model
-from judge_local.engine.gate import Gate
+from judge_local.engine.binding import AbortFlag, Context, Decoded, Model
 from judge_local.engine.interrupt import Interrupter
 from judge_local.engine.protocol import BATCH_TOKENS, Generate, Generated, Settings
-from judge_local.engine.sampling import Sampler
-from judge_local.engine.spelling import Speller
-from judge_local.errors import (
-    ContextOverflowError,
-    DeadlineExceededError,
-    EngineError,
-    JudgeLocalError,
-    TruncatedOutputError,
-)
-from judge_local.grammar.recogniser import Matcher
+from judge_local.engine.runs import Group, Outcome, Run, Writer, common_prefix, open_group
+from judge_local.errors import DeadlineExceededError, EngineError, JudgeLocalError
 
 CELL_STEP: Final = 256
 """Contexts grow in steps of this many cells: llama.cpp pads to it anyway."""
 
-GRAMMARS_KEPT: Final = 64
-"""Grammars that stay read; a pinned claim makes one of its own."""
+MOST_CELLS_AHEAD: Final = 32_768
+"""A context is made at most this large for the sake of running many at once; a single run gets what it needs."""
 
-Outcome = Generated | JudgeLocalError
+PIECE_BESIDE: Final = 48
+"""Tokens of a prompt that are read in one step beside live runs."""
+
+SWEEP_SECONDS: Final = 0.1
+"""How often waiting submissions are looked through for those that are over."""
+
+_KEPT: Final = 0
+_READER: Final = 1
+_FIRST_SLOT: Final = 2
+
 Deliver = Callable[[str, Outcome], None]
 
 
 @dataclass(slots=True)
-class _Run:
-    """One request on its way to an answer."""
+class _Waiting:
+    """A submission that has not been opened."""
 
-    request: Generate
-    prompt: list[int]
-    limit: int
-    """Tokens the answer may have."""
-    pending: list[int] = field(default_factory=list)
-    """Tokens still to be evaluated."""
-    sequence: int = -1
-    position: int = 0
-    """Tokens evaluated so far."""
-    gate: Gate | None = None
-    sampler: Sampler | None = None
-    pieces: list[bytes] = field(default_factory=list)
-    forced: int = 0
-    """Tokens of the answer that the grammar left no choice about."""
-
-    @property
-    def id(self) -> str:
-        return self.request.id
-
-
-@dataclass(slots=True)
-class _Clock:
-    """Seconds spent on a submission, by phase."""
-
-    wait: float = 0.0
-    prefill: float = 0.0
-    decode: float = 0.0
-    sample: float = 0.0
+    requests: list[Generate]
+    asked_at: float
 
 
 class Scheduler:
-    """Owns the context of one model; lives in the worker's main thread."""
+    """Owns the context of one model; lives in the worker's main thread.
+
+    Args:
+        model: the model.
+        assembler: makes prompts for it.
+        settings: slots, threads, limits.
+        interrupter: knows which requests are over.
+        abort: stops a decode.
+        deliver: called once for each request that was submitted, in the order in which they end.
+    """
 
     def __init__(
         self,
@@ -90,347 +76,449 @@ class Scheduler:
         settings: Settings,
         interrupter: Interrupter,
         abort: AbortFlag,
+        deliver: Deliver,
     ) -> None:
         self._model, self._assembler, self._settings = model, assembler, settings
         self._interrupter, self._abort = interrupter, abort
+        self._deliver = deliver
         self.n_ctx = min(settings.n_ctx or model.n_ctx_train, model.n_ctx_train)
+        self._writer = Writer(model, assembler)
         self._context: Context | None = None
-        self._prefix: list[int] = []
+        self._kept: list[int] = []
         """The tokens that sequence 0 holds."""
-        self._speller = Speller(model, assembler.plain)
-        self._grammars: dict[str, tuple[Grammar, Matcher]] = {}
-        self.totals: dict[str, float] = {
-            "requests": 0,
-            "prompt_tokens": 0,
-            "shared_tokens": 0,
-            "output_tokens": 0,
-        }
+        self._waiting: deque[_Waiting] = deque()
+        self._reading: Group | None = None
+        self._opened: Group | None = None
+        """The next to be read, when the context has no room for it yet."""
+        self._live: list[Run] = []
+        self._group_of: dict[Run, Group] = {}
+        self._free = _slots(settings.slots)
+        self._swept_at = 0.0
+        self.totals: dict[str, float] = dict.fromkeys(
+            (
+                "requests",
+                "prompt_tokens",
+                "read_tokens",
+                "written_tokens",
+                "forced_tokens",
+                "steps",
+                "decode_seconds",
+                "draw_seconds",
+                "other_seconds",
+            ),
+            0.0,
+        )
 
-    def run(self, requests: Sequence[Generate], deliver: Deliver, *, waited: float = 0.0) -> None:
-        """Answer `requests`; `deliver` is called once for each, in the order in which they end."""
-        clock = _Clock(wait=waited)
-        if self._settings.deterministic:
-            self._discard_context()
+    @property
+    def busy(self) -> bool:
+        """Whether there is anything left to do."""
+        return bool(self._waiting or self._opened or self._reading or self._live)
 
-        def end(run_id: str, outcome: Outcome) -> None:
-            self._interrupter.settle(run_id)
-            self._count(outcome)
-            deliver(run_id, outcome)
+    @property
+    def load(self) -> int:
+        """Runs that are live or about to be."""
+        return len(self._live) + sum(len(group.runs) for group in (self._reading, self._opened) if group)
 
-        waiting: deque[_Run] = deque()
-        for request in requests:
-            try:
-                waiting.append(self._admit(request))
-            except JudgeLocalError as error:
-                end(request.id, error)
+    def submit(self, requests: Sequence[Generate]) -> None:
+        """Take in a submission, behind those that wait."""
+        self._waiting.append(_Waiting(list(requests), time.monotonic()))
+
+    def step(self) -> None:
+        """Do one batch of work. A fault of the engine ends every run it was about, and the context with it."""
+        started = time.monotonic()
+        before = self.totals["decode_seconds"] + self.totals["draw_seconds"]
         try:
-            self._work(waiting, end, clock)
+            self._drop_over()
+            self._advance_reader()
+            if self._live or self._reading:
+                self._evaluate()
         except EngineError as error:
-            # What is left of the submission fails with it; the context may be in any state.
-            self._discard_context()
-            for run in waiting:
-                end(run.id, error)
+            self._fail(error)
+        inside = self.totals["decode_seconds"] + self.totals["draw_seconds"] - before
+        self.totals["other_seconds"] += time.monotonic() - started - inside
+
+    def refuse(self, error: JudgeLocalError) -> None:
+        """End everything that waits or runs with `error`."""
+        self._fail(error)
+        for waiting in self._waiting:
+            for request in waiting.requests:
+                self._end(request.id, error)
+        self._waiting.clear()
 
     def close(self) -> None:
         """Free the context and the grammars."""
         self._discard_context()
-        for grammar, _ in self._grammars.values():
-            grammar.close()
-        self._grammars.clear()
+        self._writer.close()
 
-    def _admit(self, request: Generate) -> _Run:
-        prompt = self._assembler.tokens(request.system, request.user)
-        room = self.n_ctx - len(prompt)
-        needed = min(request.max_tokens, request.typical_tokens)
-        if room < needed:
-            raise ContextOverflowError(
-                "prompt",
-                f"{len(prompt)} tokens and room for an answer of {needed} do not fit the context of {self.n_ctx} tokens",
-                "Shorten the subject, split it, or use a model with a longer context.",
-            )
-        return _Run(request, prompt, limit=min(request.max_tokens, room))
+    # What is read next, and where it starts from.
 
-    def _work(self, waiting: deque[_Run], end: Deliver, clock: _Clock) -> None:
-        """Empty `waiting`, wave by wave. A run is taken off it only when it has ended."""
-        room = 0
-        while waiting:
-            self._drop_over(waiting, end)
-            if not waiting:
+    def _advance_reader(self) -> None:
+        """Start the runs whose prompt has been read, and begin to read the next submission's."""
+        while True:
+            self._start_runs()
+            if self._reading is not None:
                 return
-            shared = _shareable([run.prompt for run in waiting])
-            context = self._ready_context(waiting, shared, room)
-            if not self._prefill(context, waiting, shared, end, clock):
-                continue
-            if self._wave(context, waiting, shared, end, clock):
-                room = 0
-            elif context.n_ctx >= self._most_cells(waiting[0]):
-                raise EngineError(
-                    "context",
-                    f"llama.cpp has no room for one run in {context.n_ctx} cells",
-                    "Use a shorter subject.",
-                )
-            else:
-                room = min(2 * context.n_ctx, self._most_cells(waiting[0]))
+            if self._opened is None:
+                self._opened = self._open_next()
+            if self._opened is None or not self._begin(self._opened):
+                return
+            self._reading, self._opened = self._opened, None
 
-    def _most_cells(self, run: _Run) -> int:
-        return _padded(len(run.prompt) + run.limit)
+    def _open_next(self) -> Group | None:
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            wanted = [request for request in waiting.requests if not self._end_if_over(request.id)]
+            group, errors = open_group(wanted, waiting.asked_at, self._assembler, self.n_ctx)
+            for request, error in errors.items():
+                self._end(request, error)
+            if group is not None:
+                return group
+        return None
 
-    def _ready_context(self, waiting: Sequence[_Run], shared: int, room: int) -> Context:
-        """A context that holds the next wave, or the first run of it at least."""
-        wave = list(waiting)[: self._settings.slots]
-        typical = [len(run.prompt) - shared + min(run.limit, run.request.typical_tokens) for run in wave]
-        cells = max(_padded(shared + sum(typical)), room)
-        if self._context is None or self._context.n_ctx < cells:
+    def _begin(self, group: Group) -> bool:
+        """Give `group` the reader's sequence. False when it has to wait for room."""
+        alone = not self._live
+        if self._settings.deterministic:
+            if not alone:
+                return False
             self._discard_context()
-            self._context = Context(
-                self._model,
-                n_ctx=cells,
-                n_sequences=self._settings.slots + 1,
-                n_batch=BATCH_TOKENS,
-                n_threads=self._settings.n_threads,
-                abort=self._abort,
-            )
-        return self._context
-
-    def _prefill(
-        self, context: Context, waiting: deque[_Run], shared: int, end: Deliver, clock: _Clock
-    ) -> bool:
-        """Bring sequence 0 to the first `shared` tokens of the prompts. False when every run ended meanwhile."""
-        tokens = waiting[0].prompt[:shared]
-        kept = _common_prefix([self._prefix, tokens])
-        if kept < len(self._prefix) and not context.forget(0, kept):
-            # A recurrent state cannot be cut back.
-            context.clear()
-            kept = 0
-        self._prefix = self._prefix[:kept]
-        started = time.monotonic()
-        while len(self._prefix) < shared:
-            self._interrupter.watch(run.id for run in waiting)
-            at = len(self._prefix)
-            piece = tokens[at : at + BATCH_TOKENS]
-            count = len(piece)
-            code = context.decode(piece, range(at, at + count), [0] * count, [False] * count)
-            if code is Decoded.DONE:
-                self._prefix += piece
-                continue
-            if code is Decoded.NO_ROOM:
-                raise EngineError("context", f"{shared} shared tokens do not fit {context.n_ctx} cells")
-            if not context.forget(0, at):
-                context.clear()
-                self._prefix = []
-            self._drop_over(waiting, end)
-            if not waiting or waiting[0].prompt[:shared] != tokens:
-                break
-        clock.prefill += time.monotonic() - started
-        return bool(waiting) and self._prefix == waiting[0].prompt[:shared]
-
-    def _wave(self, context: Context, waiting: deque[_Run], shared: int, end: Deliver, clock: _Clock) -> bool:
-        """Decode as many runs as there are slots to their ends. False when not even one of them had room."""
-        live = [
-            self._start(context, run, sequence, shared) for sequence, run in enumerate(self._next(waiting), 1)
-        ]
-
-        def leave(run: _Run, outcome: Outcome | None) -> None:
-            """Free what the run holds; without an outcome it stays in `waiting` and starts again later."""
-            live.remove(run)
-            context.forget(run.sequence)
-            if run.gate is not None:
-                run.gate.close()
-            run.gate = None
-            if outcome is not None:
-                waiting.remove(run)
-                end(run.id, outcome)
-
-        try:
-            while live:
-                for run in [run for run in live if self._is_over(run)]:
-                    leave(run, self._over_error(run))
-                if not live:
-                    break
-                self._interrupter.watch(run.id for run in live)
-                code = self._step(context, live, shared, leave, clock)
-                if code is Decoded.NO_ROOM:
-                    leave(live[-1], None)
-                    if not live:
-                        return False
-                elif code is Decoded.ABORTED:
-                    # Some micro-batches may have been finished: go back to where every run stood.
-                    for run in list(live):
-                        if not context.forget(run.sequence, run.position):
-                            leave(run, self._over_error(run) if self._is_over(run) else None)
-        finally:
-            for run in list(live):
-                leave(run, None)
+            self._free = _slots(self._settings.slots)
+        source, shared = self._best_source(group.shared)
+        needed = len(group.shared) - shared + max(_own_cells(run, group) for run in group.runs)
+        if self._context is None or self._used_cells() + needed > self._context.n_ctx:
+            if not alone:
+                return False
+            shared = 0
+            self._drop_kept()
+            if self._context is None or needed > self._context.n_ctx:
+                self._make_context(self._cells_for(group))
+        context = self._context
+        assert context is not None  # Just made, if it was not there.
+        if shared:
+            context.copy(source, _READER)
+            if not context.forget(_READER, shared):
+                # A recurrent state cannot be cut back to a part of what it has read.
+                context.forget(_READER)
+                shared = 0
+        group.evaluated = group.borrowed = shared
         return True
 
-    def _next(self, waiting: deque[_Run]) -> list[_Run]:
-        return list(waiting)[: self._settings.slots]
+    def _best_source(self, tokens: list[int]) -> tuple[int, int]:
+        """The sequence that holds most of the beginning of `tokens`, and how much."""
+        found = (_KEPT, common_prefix([self._kept, tokens]))
+        seen: set[int] = set()
+        for run in self._live:
+            group = self._group_of[run]
+            if id(group) in seen:
+                continue
+            seen.add(id(group))
+            shared = common_prefix([group.shared, tokens])
+            if shared > found[1]:
+                found = (run.sequence, shared)
+        return found
 
-    def _start(self, context: Context, run: _Run, sequence: int, shared: int) -> _Run:
-        context.forget(sequence)
-        context.copy(0, sequence)
-        run.sequence, run.position = sequence, shared
-        run.pending = run.prompt[shared:]
-        run.pieces = []
-        run.forced = 0
-        run.gate = self._gate(run.request.grammar)
-        # The prompt and what every answer begins with are read in one go.
-        self._take(run, run.gate, None)
-        run.sampler = Sampler(temperature=run.request.temperature, seed=run.request.seed)
-        return run
+    def _start_runs(self) -> None:
+        """Start runs of the group that has been read, as far as there are slots."""
+        group, context = self._reading, self._context
+        if group is None or context is None or group.evaluated < len(group.shared):
+            return
+        while group.runs and self._free:
+            run = group.runs[0]
+            if self._live and self._used_cells() + _own_cells(run, group) > context.n_ctx:
+                return
+            group.runs.popleft()
+            sequence = self._free.pop()
+            context.copy(_READER, sequence)
+            self._live.append(run)
+            self._group_of[run] = group
+            group.live.add(run)
+            try:
+                self._writer.start(run, sequence, len(group.shared))
+            except JudgeLocalError as error:
+                run.sequence = sequence
+                self._leave(run, error)
+        if not group.runs:
+            self._keep_beginning(context, group)
+            context.forget(_READER)
+            self._reading = None
 
-    def _step(
-        self,
-        context: Context,
-        live: list[_Run],
-        shared: int,
-        leave: Callable[[_Run, Outcome | None], None],
-        clock: _Clock,
-    ) -> Decoded:
-        """Evaluate what the live runs have pending, and draw the next token of each that has caught up."""
+    def _keep_beginning(self, context: Context, group: Group) -> None:
+        """Keep in sequence 0 what the submission to come shares with `group`; all of it when none is known."""
+        if self._settings.deterministic:
+            return
+        keep = len(group.shared)
+        if self._opened is None:
+            self._opened = self._open_next()
+        if self._opened is not None:
+            keep = common_prefix([group.shared, self._opened.shared])
+            if common_prefix([self._kept, self._opened.shared]) >= keep:
+                return
+        context.forget(_KEPT)
+        context.copy(_READER, _KEPT)
+        self._kept = group.shared[:keep]
+        if not context.forget(_KEPT, keep):
+            context.forget(_KEPT)
+            self._kept = []
+
+    # One batch.
+
+    def _evaluate(self) -> None:
+        context, reading = self._context, self._reading
+        assert context is not None  # There is one as long as anything runs or is read.
         tokens: list[int] = []
         positions: list[int] = []
         owners: list[int] = []
         wanted: list[bool] = []
-        taken: list[tuple[_Run, int, int]] = []
-        for run in live:
+        taken: list[tuple[Run, int, int]] = []
+        for run in self._live:
             part = run.pending[: BATCH_TOKENS - len(tokens)]
             if not part:
-                break
+                continue
             tokens += part
             positions += range(run.position, run.position + len(part))
             owners += [run.sequence] * len(part)
             wanted += [False] * (len(part) - 1) + [len(part) == len(run.pending)]
             taken.append((run, len(part), len(tokens) - 1))
-        reading = any(count > 1 for _, count, _ in taken)
+        piece: list[int] = []
+        if reading is not None and reading.evaluated < len(reading.shared):
+            size = PIECE_BESIDE if taken else BATCH_TOKENS
+            piece = reading.shared[reading.evaluated :][: min(size, BATCH_TOKENS - len(tokens))]
+            tokens += piece
+            positions += range(reading.evaluated, reading.evaluated + len(piece))
+            owners += [_READER] * len(piece)
+            wanted += [False] * len(piece)
+        if not tokens:
+            return
+        self._interrupter.watch(
+            [run.id for run in self._live] + [run.id for run in (reading.runs if reading else ())]
+        )
         started = time.monotonic()
         code = context.decode(tokens, positions, owners, wanted)
-        now = time.monotonic()
-        if reading:
-            clock.prefill += now - started
-        else:
-            clock.decode += now - started
-        if code is not Decoded.DONE:
-            return code
+        decoded = time.monotonic()
+        self.totals["decode_seconds"] += decoded - started
+        self.totals["steps"] += 1
+        if code is Decoded.NO_ROOM:
+            self._make_room(context)
+            return
+        if code is Decoded.ABORTED:
+            self._step_back(context)
+            return
+        if reading is not None:
+            reading.evaluated += len(piece)
+            self.totals["read_tokens"] += len(piece)
         for run, count, row in taken:
+            self.totals["read_tokens"] += max(0, min(count, len(run.prompt) - run.position))
             run.position += count
             del run.pending[:count]
             if not run.pending:
-                outcome = self._continue(context, run, row, shared, clock)
+                try:
+                    outcome = self._writer.draw(run, context.logits(row))
+                except JudgeLocalError as error:
+                    outcome = error
                 if outcome is not None:
-                    leave(run, outcome)
-        clock.sample += time.monotonic() - now
-        return code
+                    self._leave(run, outcome)
+        self.totals["draw_seconds"] += time.monotonic() - decoded
 
-    def _continue(self, context: Context, run: _Run, row: int, shared: int, clock: _Clock) -> Outcome | None:
-        """Draw the run's next token. Its outcome when that ends it."""
-        assert run.gate is not None  # Set by `_start`, for as long as the run is live.
-        assert run.sampler is not None
-        logits = context.logits(row)
-        logits[self._model.unwritable] = float("-inf")
-        token = run.sampler.choose(logits, run.gate)
-        if token not in self._model.eog:
-            self._take(run, run.gate, token)
-            if not run.gate.finished:
-                if len(run.pieces) < run.limit:
-                    return None
-                error = TruncatedOutputError(
-                    "answer",
-                    f"not complete after {run.limit} tokens",
-                    "Raise max_tokens, shorten the subject, or use a model with a longer context.",
+    def _step_back(self, context: Context) -> None:
+        """After an abort some micro-batches may have been finished: go back to where each sequence stood."""
+        lost = [run for run in self._live if not context.forget(run.sequence, run.position)]
+        reading = self._reading
+        if reading is not None and not context.forget(_READER, reading.evaluated):
+            context.forget(_READER)
+            reading.evaluated = reading.borrowed = 0
+        for run in lost:
+            # A recurrent state cannot go back: the run starts again.
+            if not self._end_if_over(run.id, run):
+                self._put_back(run)
+
+    def _make_room(self, context: Context) -> None:
+        """No cells are left for the next batch: give up what is needed least."""
+        if self._kept:
+            self._drop_kept()
+        elif self._reading is not None and self._live:
+            context.forget(_READER)
+            self._reading.evaluated = self._reading.borrowed = 0
+            self._give_back(self._reading)
+        elif len(self._live) > 1:
+            self._put_back(self._live[-1])
+        else:
+            # A single run, or a single prompt, in a context that is too small for it.
+            most = max((_padded(len(run.prompt) + run.limit) for run in self._all_runs()), default=0)
+            if context.n_ctx >= most:
+                raise EngineError(
+                    "context",
+                    f"llama.cpp has no room for one run in {context.n_ctx} cells",
+                    "Use a shorter subject.",
                 )
-                error.raw = b"".join(run.pieces).decode("utf-8", "replace")
-                return error
-        return Generated(
-            id=run.id,
-            text=b"".join(run.pieces).decode("utf-8"),
-            prompt_tokens=len(run.prompt),
-            shared_tokens=shared,
-            output_tokens=len(run.pieces),
-            forced_tokens=run.forced,
-            stats={
-                "wait": clock.wait,
-                "prefill": clock.prefill,
-                "decode": clock.decode,
-                "sample": clock.sample,
-            },
+            for run in list(self._live):
+                self._put_back(run)
+            if self._reading is not None:
+                self._give_back(self._reading)
+            self._make_context(min(2 * context.n_ctx, most))
+
+    def _put_back(self, run: Run) -> None:
+        """`run` loses its slot and starts again later, as the next of its group to do so."""
+        group = self._group_of[run]
+        self._release(run)
+        group.runs.appendleft(run)
+        if self._reading is not group:
+            self._give_back(group)
+
+    def _give_back(self, group: Group) -> None:
+        """`group` is opened again later, before all others."""
+        if self._reading is group:
+            self._reading = None
+        requests = [run.request for run in group.runs]
+        asked_at = group.runs[0].asked_at
+        if self._opened is not None and self._opened is not group:
+            opened = self._opened
+            self._waiting.appendleft(_Waiting([run.request for run in opened.runs], opened.runs[0].asked_at))
+            self._opened = None
+        group.runs.clear()
+        self._waiting.appendleft(_Waiting(requests, asked_at))
+
+    # Ends.
+
+    def _drop_over(self) -> None:
+        """End what is cancelled or late."""
+        for run in list(self._live):
+            self._end_if_over(run.id, run)
+        for group in (self._reading, self._opened):
+            if group is not None:
+                for run in [run for run in group.runs if self._end_if_over(run.id)]:
+                    group.runs.remove(run)
+        if self._reading is not None and not self._reading.runs:
+            if self._context is not None:
+                self._context.forget(_READER)
+            self._reading = None
+        if self._opened is not None and not self._opened.runs:
+            self._opened = None
+        now = time.monotonic()
+        if now - self._swept_at >= SWEEP_SECONDS:
+            self._swept_at = now
+            for waiting in self._waiting:
+                waiting.requests = [
+                    request for request in waiting.requests if not self._end_if_over(request.id)
+                ]
+
+    def _end_if_over(self, request: str, run: Run | None = None) -> bool:
+        if not self._interrupter.is_over(request):
+            return False
+        written = (
+            f"{len(run.pieces)} tokens of the answer were written"
+            if run is not None and run.pieces
+            else "no token was written"
         )
+        error: JudgeLocalError
+        if self._interrupter.is_cancelled(request):
+            error = EngineError("request", f"cancelled; {written}")
+        else:
+            error = DeadlineExceededError(
+                "request", f"its time ran out; {written}", "Give it more time or use a faster model."
+            )
+        if run is not None:
+            self._leave(run, error)
+        else:
+            self._end(request, error)
+        return True
 
-    def _take(self, run: _Run, gate: Gate, token: int | None) -> None:
-        """Write `token`, if there is one, and all that the grammar forces after it."""
-        if token is not None:
-            run.pieces.append(gate.accept(token))
-            run.pending.append(token)
-        forced = gate.forced()
-        for forced_token in self._speller.spell(forced, last=gate.finishes(forced)):
-            if len(run.pieces) >= run.limit or not gate.allows(forced_token):
-                return
-            run.pieces.append(gate.accept(forced_token))
-            run.pending.append(forced_token)
-            run.forced += 1
+    def _leave(self, run: Run, outcome: Outcome) -> None:
+        """A live run ends."""
+        self._release(run)
+        if isinstance(outcome, Generated):
+            self.totals["prompt_tokens"] += outcome.prompt_tokens
+            self.totals["written_tokens"] += outcome.output_tokens
+            self.totals["forced_tokens"] += outcome.forced_tokens
+        self._end(run.id, outcome)
 
-    def _gate(self, gbnf: str) -> Gate:
-        """A gate at the start of `gbnf`, which is read once and copied."""
-        if gbnf not in self._grammars:
-            if len(self._grammars) >= GRAMMARS_KEPT:
-                self._grammars.pop(next(iter(self._grammars)))[0].close()
-            self._grammars[gbnf] = (self._model.grammar(gbnf), Matcher.from_gbnf(gbnf))
-        grammar, matcher = self._grammars[gbnf]
-        return Gate(grammar.clone(), matcher, self._model)
+    def _release(self, run: Run) -> None:
+        self._writer.stop(run)
+        if self._context is not None:
+            self._context.forget(run.sequence)
+        self._free.append(run.sequence)
+        self._live.remove(run)
+        self._group_of.pop(run).live.discard(run)
 
-    def _is_over(self, run: _Run) -> bool:
-        return self._interrupter.is_over(run.id)
+    def _end(self, request: str, outcome: Outcome) -> None:
+        self.totals["requests"] += 1
+        self._interrupter.settle(request)
+        self._deliver(request, outcome)
 
-    def _over_error(self, run: _Run) -> JudgeLocalError:
-        done = (
-            f"{len(run.pieces)} tokens of the answer were written" if run.pieces else "no token was written"
+    def _fail(self, error: JudgeLocalError) -> None:
+        """End all that is live or opened; the context may be in any state."""
+        for run in list(self._live):
+            self._leave(run, error)
+        for group in (self._reading, self._opened):
+            for run in group.runs if group is not None else ():
+                self._end(run.id, error)
+        self._reading = self._opened = None
+        self._discard_context()
+
+    # Cells.
+
+    def _all_runs(self) -> Iterable[Run]:
+        yield from self._live
+        for group in (self._reading, self._opened):
+            if group is not None:
+                yield from group.runs
+
+    def _used_cells(self) -> int:
+        """Cells in use or set aside, counted no lower than they are."""
+        groups = {id(group): group for group in self._group_of.values()}
+        if self._reading is not None:
+            groups[id(self._reading)] = self._reading
+        own = sum(
+            len(run.prompt) - len(self._group_of[run].shared) + len(run.pieces) + run.reserve
+            for run in self._live
         )
-        if self._interrupter.is_cancelled(run.id):
-            return EngineError("request", f"cancelled; {done}")
-        return DeadlineExceededError(
-            "request", f"its time ran out; {done}", "Give it more time or use a faster model."
-        )
+        return len(self._kept) + sum(group.fresh for group in groups.values()) + own
 
-    def _drop_over(self, waiting: deque[_Run], end: Deliver) -> None:
-        for run in [run for run in waiting if self._is_over(run)]:
-            waiting.remove(run)
-            end(run.id, self._over_error(run))
+    def _cells_for(self, group: Group) -> int:
+        """What a context needs to keep all slots at work on submissions like `group`, or at least the first run of it."""
+        own = max(_own_cells(run, group) for run in group.runs)
+        least = len(group.shared) + own
+        runs = min(self._settings.slots, len(group.runs))
+        groups = 1
+        if self._waiting and not self._settings.deterministic:
+            runs = self._settings.slots
+            groups += -(-runs // len(group.runs))
+        return _padded(max(least, min(len(group.shared) * (groups + 1) + own * runs, MOST_CELLS_AHEAD)))
+
+    def _drop_kept(self) -> None:
+        self._kept = []
+        if self._context is not None:
+            self._context.forget(_KEPT)
+
+    def _make_context(self, cells: int) -> None:
+        self._discard_context()
+        self._context = Context(
+            self._model,
+            n_ctx=cells,
+            n_sequences=_FIRST_SLOT + self._settings.slots,
+            n_batch=BATCH_TOKENS,
+            n_threads=self._settings.n_threads,
+            abort=self._abort,
+        )
 
     def _discard_context(self) -> None:
-        self._prefix = []
+        self._kept = []
         if self._context is not None:
             self._context.close()
             self._context = None
 
-    def _count(self, outcome: Outcome) -> None:
-        self.totals["requests"] += 1
-        if isinstance(outcome, Generated):
-            self.totals["prompt_tokens"] += outcome.prompt_tokens
-            self.totals["shared_tokens"] += outcome.shared_tokens
-            self.totals["output_tokens"] += outcome.output_tokens
 
+def _slots(count: int) -> list[int]:
+    """Sequences for runs; the last is taken first.
 
-def _common_prefix(prompts: Sequence[Sequence[int]]) -> int:
-    """How many leading tokens all of `prompts` share.
-
-    >>> _common_prefix([[1, 2, 3], [1, 2, 4, 5]])
-    2
+    >>> _slots(3)
+    [4, 3, 2]
     """
-    shortest = min(len(prompt) for prompt in prompts)
-    first = prompts[0]
-    for place in range(shortest):
-        if any(prompt[place] != first[place] for prompt in prompts[1:]):
-            return place
-    return shortest
+    return list(range(_FIRST_SLOT + count - 1, _FIRST_SLOT - 1, -1))
 
 
-def _shareable(prompts: Sequence[Sequence[int]]) -> int:
-    """The same, but each prompt keeps one token of its own at least: logits are read after it.
-
-    >>> _shareable([[1, 2, 3]])
-    2
-    """
-    return min(_common_prefix(prompts), min(len(prompt) for prompt in prompts) - 1)
+def _own_cells(run: Run, group: Group) -> int:
+    """Cells that `run` takes beyond what its group shares."""
+    return len(run.prompt) - len(group.shared) + run.reserve
 
 
 def _padded(cells: int) -> int:

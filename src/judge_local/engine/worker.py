@@ -119,7 +119,9 @@ class _Worker:
         assembler = PromptAssembler(model, template, where=path.name)
         abort = AbortFlag()
         self._interrupter: Interrupter = Interrupter(abort)
-        self._scheduler: Scheduler = Scheduler(model, assembler, settings, self._interrupter, abort)
+        self._scheduler: Scheduler = Scheduler(
+            model, assembler, settings, self._interrupter, abort, self._deliver
+        )
         self._queue: queue.SimpleQueue[list[protocol.Generate] | None] = queue.SimpleQueue()
         self.facts = protocol.Facts(
             description=model.description,
@@ -158,21 +160,32 @@ class _Worker:
         os._exit(0)
 
     def work(self) -> None:
-        """Answer submissions in the order they came."""
+        """Answer submissions until the client is gone. The machine is held while there is anything to do."""
         while (requests := self._queue.get()) is not None:
+            self._scheduler.submit(requests)
             try:
                 with machine_lock(
                     Path(self._settings.lock_path),
                     wait=self._settings.wait,
                     say=lambda text: self._write({"event": "log", "text": text}),
                     given_up=functools.partial(self._are_over, requests),
-                ) as waited:
-                    self._scheduler.run(requests, self._deliver, waited=waited)
+                ):
+                    self._work_off()
             except EngineError as error:
-                for request in requests:
-                    self._interrupter.settle(request.id)
-                    self._deliver(request.id, error)
+                self._scheduler.refuse(error)
         self._scheduler.close()
+
+    def _work_off(self) -> None:
+        """Step until nothing is left, taking in what comes meanwhile."""
+        while self._scheduler.busy:
+            while not self._queue.empty():
+                more = self._queue.get()
+                if more is None:
+                    # The end: everything is cancelled, and the scheduler says so to each.
+                    self._queue.put(None)
+                    break
+                self._scheduler.submit(more)
+            self._scheduler.step()
 
     def _are_over(self, requests: list[protocol.Generate]) -> bool:
         return all(self._interrupter.is_over(request.id) for request in requests)

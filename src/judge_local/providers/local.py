@@ -249,7 +249,7 @@ class LocalProvider:
             usage=TokenUsage(input_tokens=done.prompt_tokens, output_tokens=done.output_tokens),
             fingerprint=self._fingerprint(request, facts),
             notes=tuple(Note("template", note) for note in facts.notes),
-            stats={**done.stats, "shared_tokens": done.shared_tokens, "forced_tokens": done.forced_tokens},
+            stats={**done.stats, "forced_tokens": done.forced_tokens},
         )
 
     def _fingerprint(self, request: CompletionRequest, facts: Facts) -> str:

@@ -1,0 +1,211 @@
+"""Runs and groups: what is asked together, how far each answer is, and how a token is added to it.
+
+A group is one submission: requests whose prompts begin alike. A run is one of its requests on the way to an answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from judge_local.engine.assembly import PromptAssembler
+from judge_local.engine.binding import Grammar, Model
+from judge_local.engine.gate import Gate
+from judge_local.engine.protocol import Generate, Generated
+from judge_local.engine.sampling import Floats, Sampler
+from judge_local.engine.spelling import Speller
+from judge_local.errors import ContextOverflowError, JudgeLocalError, TruncatedOutputError
+from judge_local.grammar.recogniser import Matcher
+
+GRAMMARS_KEPT: Final = 64
+"""Grammars that stay read; a pinned claim makes one of its own."""
+
+Outcome = Generated | JudgeLocalError
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """One request on its way to an answer."""
+
+    request: Generate
+    prompt: list[int]
+    limit: int
+    """Tokens the answer may have."""
+    asked_at: float
+    """`time.monotonic()` of the submission."""
+    sequence: int = -1
+    position: int = 0
+    """Tokens evaluated so far."""
+    pending: list[int] = field(default_factory=list)
+    """Tokens still to be evaluated."""
+    gate: Gate | None = None
+    sampler: Sampler | None = None
+    pieces: list[bytes] = field(default_factory=list)
+    forced: int = 0
+    """Tokens of the answer that the grammar left no choice about."""
+    started_at: float = 0.0
+
+    @property
+    def id(self) -> str:
+        """The request's."""
+        return self.request.id
+
+    @property
+    def reserve(self) -> int:
+        """Cells to set aside for what is still to be written."""
+        return max(0, min(self.limit, self.request.typical_tokens) - len(self.pieces))
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """The runs of one submission that have not ended."""
+
+    runs: deque[Run]
+    """Those that have no sequence yet."""
+    shared: list[int]
+    """The tokens that all their prompts begin with; each has at least one of its own after them."""
+    evaluated: int = 0
+    """How many of `shared` are in the reader's sequence."""
+    borrowed: int = 0
+    """How many of these were copied from another sequence."""
+    live: set[Run] = field(default_factory=set)
+
+    @property
+    def fresh(self) -> int:
+        """Cells that the shared tokens take beyond what was there."""
+        return len(self.shared) - self.borrowed
+
+
+def open_group(
+    requests: Sequence[Generate], asked_at: float, assembler: PromptAssembler, n_ctx: int
+) -> tuple[Group | None, dict[str, JudgeLocalError]]:
+    """Tokenise a submission. Those that do not fit are errors by id; the group is None when none is left."""
+    runs: list[Run] = []
+    errors: dict[str, JudgeLocalError] = {}
+    for request in requests:
+        try:
+            prompt = assembler.tokens(request.system, request.user)
+            room = n_ctx - len(prompt)
+            needed = min(request.max_tokens, request.typical_tokens)
+            if room < needed:
+                raise ContextOverflowError(
+                    "prompt",
+                    f"{len(prompt)} tokens and room for an answer of {needed} do not fit the context of {n_ctx} tokens",
+                    "Shorten the subject, split it, or use a model with a longer context.",
+                )
+            runs.append(Run(request, prompt, limit=min(request.max_tokens, room), asked_at=asked_at))
+        except JudgeLocalError as error:
+            errors[request.id] = error
+    if not runs:
+        return None, errors
+    shared = common_prefix([run.prompt for run in runs])
+    # Each prompt keeps one token of its own: logits are read after it.
+    shared = min(shared, min(len(run.prompt) for run in runs) - 1)
+    return Group(deque(runs), runs[0].prompt[:shared]), errors
+
+
+class Writer:
+    """Adds tokens to runs: held to their grammars, forced text spelled without sampling."""
+
+    def __init__(self, model: Model, assembler: PromptAssembler) -> None:
+        self._model = model
+        self._speller = Speller(model, assembler.plain)
+        self._grammars: dict[str, tuple[Grammar, Matcher]] = {}
+
+    def start(self, run: Run, sequence: int, shared: int) -> None:
+        """Put `run` on `sequence`, which holds the first `shared` tokens of its prompt.
+
+        Raises:
+            GrammarRejectedError: llama.cpp cannot read its grammar.
+        """
+        run.sequence, run.position, run.started_at = sequence, shared, time.monotonic()
+        run.pending, run.pieces, run.forced = run.prompt[shared:], [], 0
+        run.gate = self._gate(run.request.grammar)
+        run.sampler = Sampler(temperature=run.request.temperature, seed=run.request.seed)
+        # The prompt and what every answer begins with are evaluated in one go.
+        self._take(run, run.gate, None)
+
+    def stop(self, run: Run) -> None:
+        """Free what `run` holds here."""
+        if run.gate is not None:
+            run.gate.close()
+            run.gate = None
+
+    def draw(self, run: Run, logits: Floats) -> Outcome | None:
+        """Draw the next token of `run` from `logits`, which are overwritten. Its outcome when that ends it."""
+        assert run.gate is not None  # Set by `start`, for as long as the run is live.
+        assert run.sampler is not None
+        logits[self._model.unwritable] = -np.inf
+        token = run.sampler.choose(logits, run.gate)
+        if token not in self._model.eog:
+            self._take(run, run.gate, token)
+            if not run.gate.finished:
+                return None if len(run.pieces) < run.limit else _truncated(run)
+        now = time.monotonic()
+        return Generated(
+            id=run.id,
+            text=b"".join(run.pieces).decode("utf-8"),
+            prompt_tokens=len(run.prompt),
+            output_tokens=len(run.pieces),
+            forced_tokens=run.forced,
+            stats={"queued": run.started_at - run.asked_at, "running": now - run.started_at},
+        )
+
+    def close(self) -> None:
+        """Free the grammars."""
+        for grammar, _ in self._grammars.values():
+            grammar.close()
+        self._grammars.clear()
+
+    def _take(self, run: Run, gate: Gate, token: int | None) -> None:
+        """Write `token`, if there is one, and all that the grammar forces after it."""
+        if token is not None:
+            run.pieces.append(gate.accept(token))
+            run.pending.append(token)
+        forced = gate.forced()
+        if not forced:
+            return
+        for forced_token in self._speller.spell(forced, last=gate.finishes(forced)):
+            if len(run.pieces) >= run.limit or not gate.allows(forced_token):
+                return
+            run.pieces.append(gate.accept(forced_token))
+            run.pending.append(forced_token)
+            run.forced += 1
+
+    def _gate(self, gbnf: str) -> Gate:
+        """A gate at the start of `gbnf`, which is read once and copied."""
+        if gbnf not in self._grammars:
+            if len(self._grammars) >= GRAMMARS_KEPT:
+                self._grammars.pop(next(iter(self._grammars)))[0].close()
+            self._grammars[gbnf] = (self._model.grammar(gbnf), Matcher.from_gbnf(gbnf))
+        grammar, matcher = self._grammars[gbnf]
+        return Gate(grammar.clone(), matcher, self._model)
+
+
+def _truncated(run: Run) -> TruncatedOutputError:
+    error = TruncatedOutputError(
+        "answer",
+        f"not complete after {run.limit} tokens",
+        "Raise max_tokens, shorten the subject, or use a model with a longer context.",
+    )
+    error.raw = b"".join(run.pieces).decode("utf-8", "replace")
+    return error
+
+
+def common_prefix(prompts: Sequence[list[int]]) -> int:
+    """How many leading tokens all of `prompts` share.
+
+    >>> common_prefix([[1, 2, 3], [1, 2, 4, 5]])
+    2
+    """
+    # In order, what the first and the last begin with is what all begin with.
+    low, high = min(prompts), max(prompts)
+    for place, (one, other) in enumerate(zip(low, high, strict=False)):
+        if one != other:
+            return place
+    return min(len(low), len(high))
