@@ -13,6 +13,7 @@ from judge_local.prompt import (
     NEAR_EMPTY,
     OPTION_ORDERS,
     PARAPHRASES,
+    STEPS,
     TASK,
     build_prompt,
     fence_for,
@@ -33,14 +34,14 @@ def test_subject_comes_first_and_the_claim_last():
     assert prompt.system == TASK
     places = [prompt.user.index(text) for text in (SUBJECT, "The house rules.", "Dogs may enter.")]
     assert places == sorted(places)
-    assert prompt.user.endswith("Dogs may enter.")
+    assert prompt.user.endswith(f"Dogs may enter.\n\n{STEPS}")
 
 
 def test_two_claims_share_all_that_stands_before_them():
     """One prefill of the subject serves every claim about it."""
     one, other = (build_prompt(SUBJECT, claim, reference="R").user for claim in ("First.", "Second."))
 
-    assert one.removesuffix("First.") == other.removesuffix("Second.")
+    assert one.removesuffix(f"First.\n\n{STEPS}") == other.removesuffix(f"Second.\n\n{STEPS}")
 
 
 def test_without_a_reference_none_is_mentioned():
@@ -57,7 +58,7 @@ def test_every_text_stands_there_unchanged(subject, claim, reference):
 
     fence = fence_for(subject)
     assert f"[{fence} SUBJECT\n{subject}\nSUBJECT {fence}]" in user
-    assert user.endswith(f"CLAIM\n{claim}")
+    assert user.endswith(f"CLAIM\n{claim}\n\n{STEPS}")
     assert reference is None or f"[{fence} REFERENCE\n{reference}\nREFERENCE {fence}]" in user
 
 

@@ -94,6 +94,8 @@ class Scheduler:
         self._group_of: dict[Run, Group] = {}
         self._free = _slots(settings.slots)
         self._swept_at = 0.0
+        self._crowded = False
+        """There was no room for what is live: nothing is started until something has ended."""
         self.totals: dict[str, float] = dict.fromkeys(
             (
                 "requests",
@@ -154,6 +156,9 @@ class Scheduler:
 
     def _advance_reader(self) -> None:
         """Start the runs whose prompt has been read, and begin to read the next submission's."""
+        if self._crowded and self._live:
+            return
+        self._crowded = False
         while True:
             self._start_runs()
             if self._reading is not None:
@@ -185,13 +190,17 @@ class Scheduler:
             self._free = _slots(self._settings.slots)
         source, shared = self._best_source(group.shared)
         needed = len(group.shared) - shared + max(_own_cells(run, group) for run in group.runs)
+        if alone:
+            # The one moment at which a context can be exchanged for a larger one.
+            cells = self._cells_for(group)
+            if self._context is None or self._context.n_ctx < cells:
+                self._make_context(cells)
+                shared = 0
         if self._context is None or self._used_cells() + needed > self._context.n_ctx:
             if not alone:
                 return False
-            shared = 0
             self._drop_kept()
-            if self._context is None or needed > self._context.n_ctx:
-                self._make_context(self._cells_for(group))
+            shared = 0
         context = self._context
         assert context is not None  # Just made, if it was not there.
         if shared:
@@ -333,6 +342,7 @@ class Scheduler:
 
     def _make_room(self, context: Context) -> None:
         """No cells are left for the next batch: give up what is needed least."""
+        self._crowded = bool(self._live)
         if self._kept:
             self._drop_kept()
         elif self._reading is not None and self._live:
@@ -425,6 +435,7 @@ class Scheduler:
     def _leave(self, run: Run, outcome: Outcome) -> None:
         """A live run ends."""
         self._release(run)
+        self._crowded = False
         if isinstance(outcome, Generated):
             self.totals["prompt_tokens"] += outcome.prompt_tokens
             self.totals["written_tokens"] += outcome.output_tokens
