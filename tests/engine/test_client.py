@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -243,8 +244,45 @@ async def test_a_death_costs_the_runs_in_flight_and_nothing_else(
     assert said == ["the engine died and is started again"]
 
 
-async def kill_soon(client: EngineClient, number: signal.Signals) -> None:
-    await asyncio.sleep(0.1)
+async def test_the_third_death_blames_the_request_and_not_the_queue(
+    start: Callable[..., EngineClient],
+) -> None:
+    client = start()
+    killer = replace(ask(client, grammar=LONG, max_tokens=8000), id="k")
+    deaths = []
+    for attempt in range(3):
+        await client.facts()
+        (outcome,), _ = await asyncio.gather(
+            answers(client, [replace(killer, id=f"k{attempt}")]), kill_soon(client, signal.SIGKILL)
+        )
+        deaths.append(str(outcome))
+    blamed, good = await answers(client, [replace(killer, id="k3"), ask(client)])
+
+    assert all("signal 9" in death for death in deaths)
+    assert isinstance(blamed, EngineCrashedError)
+    assert "died 3 times" in str(blamed)
+    assert isinstance(good, Generated)
+
+
+async def test_an_answer_clears_the_record(start: Callable[..., EngineClient]) -> None:
+    """A request that was in flight when others killed the worker is not blamed once it has been answered."""
+    client = start()
+    request = ask(client)
+    for attempt in range(4):
+        await client.facts()
+        bystander = replace(request, id=f"b{attempt}")
+        if attempt == 2:
+            (outcome,) = await answers(client, [bystander])
+            assert isinstance(outcome, Generated)
+            continue
+        killer = ask(client, f"killer {attempt}", grammar=LONG, max_tokens=8000)
+        await asyncio.gather(answers(client, [killer, bystander]), kill_soon(client, signal.SIGKILL, 0.0))
+
+    assert isinstance((await answers(client, [replace(request, id="last")]))[0], Generated)
+
+
+async def kill_soon(client: EngineClient, number: signal.Signals, seconds: float = 0.1) -> None:
+    await asyncio.sleep(seconds)
     assert client.pid is not None
     os.kill(client.pid, number)
 

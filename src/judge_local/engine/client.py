@@ -10,6 +10,7 @@ import asyncio
 import collections
 import concurrent.futures
 import contextlib
+import hashlib
 import itertools
 import json
 import os
@@ -19,7 +20,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
@@ -33,6 +34,12 @@ from judge_local.errors import (
     JudgeLocalError,
     excerpt,
 )
+
+DEATHS_ALLOWED: Final = 3
+"""After so many deaths of a worker with one and the same request in flight, the request is blamed and not sent again."""
+
+BACK_OFF_SECONDS: Final = (0.0, 0.0, 0.5, 2.0, 5.0)
+"""Wait before a worker is started again, by how many have died in a row without an answer; the last for all beyond."""
 
 _STDERR_LINES: Final = 20
 _CLOSE_SECONDS: Final = 5.0
@@ -91,6 +98,7 @@ class EngineClient:
         self._lock = threading.Lock()  # Protects `_slot`: two threads must not start two workers.
         self._slot = _Slot()
         self._ids = itertools.count()
+        self._record = _Record()
         # A client that is dropped without `close` takes its worker with it.
         weakref.finalize(self, self._slot.close)
 
@@ -105,7 +113,7 @@ class EngineClient:
             ModelFileError, ChatTemplateError: the model cannot be used.
             EngineCrashedError: the worker died while loading.
         """
-        return await _loaded(self._running())
+        return await _loaded(await self._awake())
 
     async def submit(self, requests: Sequence[Generate], deadlines: Sequence[float | None]) -> list[Outcome]:
         """Answers to `requests`, in their order: each an answer or an error. Cancelling the task cancels the work.
@@ -119,7 +127,7 @@ class EngineClient:
             EngineCrashedError: the worker died while loading.
             DeadlineExceededError: every deadline passed before the model was loaded.
         """
-        worker = self._running()
+        worker = await self._awake()
         last = None if None in deadlines else max((at for at in deadlines if at is not None), default=None)
         try:
             async with asyncio.timeout(None if last is None else max(0.0, last - time.monotonic())):
@@ -133,9 +141,15 @@ class EngineClient:
             replace(request, seconds=None if at is None else max(0.0, at - now))
             for request, at in zip(requests, deadlines, strict=True)
         ]
-        futures = worker.submit(requests)
+        outcomes: dict[str, Outcome] = {
+            request.id: _blamed() for request in requests if self._record.is_to_blame(request)
+        }
+        sent = [request for request in requests if request.id not in outcomes]
+        futures = worker.submit(sent)
         try:
-            return [await asyncio.wrap_future(future) for future in futures]
+            for request, future in zip(sent, futures, strict=True):
+                outcomes[request.id] = await asyncio.wrap_future(future)
+            return [outcomes[request.id] for request in requests]
         except asyncio.CancelledError:
             worker.cancel([request.id for request in requests])
             raise
@@ -146,7 +160,7 @@ class EngineClient:
         Raises:
             EngineCrashedError: the worker died.
         """
-        worker = self._running()
+        worker = await self._awake()
         await _loaded(worker)
         return await asyncio.wrap_future(worker.ask_stats())
 
@@ -165,6 +179,12 @@ class EngineClient:
         with self._lock:
             self._slot.close()
 
+    async def _awake(self) -> _Worker:
+        """The worker; started when there is none, after a wait when the ones before it died."""
+        if self.pid is None:
+            await asyncio.sleep(self._record.back_off())
+        return self._running()
+
     def _running(self) -> _Worker:
         with self._lock:
             slot = self._slot
@@ -172,8 +192,53 @@ class EngineClient:
                 self._say("the engine died and is started again")
                 slot.close()
             if slot.worker is None:
-                slot.worker = _Worker(self._settings, self._say)
+                slot.worker = _Worker(self._settings, self._say, self._record)
             return slot.worker
+
+
+class _Record:
+    """What the workers of one client died of. Called from their threads; the lock protects the counts."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._deaths: collections.Counter[str] = collections.Counter()
+        self._in_a_row = 0
+
+    def died(self, in_flight: Iterable[Generate]) -> None:
+        """A worker died with these in flight."""
+        with self._lock:
+            self._in_a_row += 1
+            self._deaths.update({_digest(request) for request in in_flight})
+
+    def answered(self, request: Generate) -> None:
+        """A worker answered."""
+        with self._lock:
+            self._in_a_row = 0
+            self._deaths.pop(_digest(request), None)
+
+    def is_to_blame(self, request: Generate) -> bool:
+        """Whether every worker that had it in flight died, and there were enough of them."""
+        with self._lock:
+            return self._deaths[_digest(request)] >= DEATHS_ALLOWED
+
+    def back_off(self) -> float:
+        """Seconds to wait before the next worker is started."""
+        with self._lock:
+            return BACK_OFF_SECONDS[min(self._in_a_row, len(BACK_OFF_SECONDS) - 1)]
+
+
+def _digest(request: Generate) -> str:
+    """The same for the same request, however often and by whomever it is made."""
+    parts = (request.system, request.user, request.grammar, str(request.temperature), str(request.seed))
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _blamed() -> EngineCrashedError:
+    return EngineCrashedError(
+        "engine",
+        f"the worker process died {DEATHS_ALLOWED} times with this request in flight; it is not sent again",
+        "Judge it with another model, and report it.",
+    )
 
 
 @dataclass(slots=True)
@@ -207,11 +272,12 @@ async def _loaded(worker: _Worker) -> Facts:
 class _Worker:
     """One worker process from its start to its end."""
 
-    def __init__(self, settings: Settings, say: Say) -> None:
-        self._say = say
+    def __init__(self, settings: Settings, say: Say, record: _Record) -> None:
+        self._say, self._record = say, record
         self.loaded: concurrent.futures.Future[Facts] = concurrent.futures.Future()
         self._lock = threading.Lock()  # Protects `_pending`, `dead` and the order of lines on stdin.
         self._pending: dict[str, concurrent.futures.Future[Outcome]] = {}
+        self._asked: dict[str, Generate] = {}
         self._stats: collections.deque[concurrent.futures.Future[dict[str, float]]] = collections.deque()
         self.dead = False
         self._closing = False
@@ -240,6 +306,7 @@ class _Worker:
             dead = self.dead
             if not dead:
                 self._pending.update(zip((request.id for request in requests), futures, strict=True))
+                self._asked.update((request.id, request) for request in requests)
         if dead:
             for future in futures:
                 future.set_result(self._death())
@@ -295,6 +362,9 @@ class _Worker:
         with self._lock:
             self.dead = True
             pending, self._pending = self._pending, {}
+            asked, self._asked = self._asked, {}
+        if not self._closing:
+            self._record.died(asked.values())
         death = (
             self._death()
             if garbage is None
@@ -335,6 +405,8 @@ class _Worker:
     def _finish(self, request: str, outcome: Outcome) -> None:
         with self._lock:
             future = self._pending.pop(request)
+            asked = self._asked.pop(request)
+        self._record.answered(asked)
         _end(future, outcome)
 
     def _death(self) -> EngineError:
