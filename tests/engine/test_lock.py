@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,31 @@ def test_the_lock_ends_with_its_block(tmp_path: Path) -> None:
             pass
 
     assert path.stat().st_mode & 0o777 == 0o666
+
+
+def test_who_waits_has_its_turn_before_the_holder_has_another(tmp_path: Path) -> None:
+    """A process that judges row after row lets go in between, long enough for another to see it."""
+    path = tmp_path / "lock"
+    turns: list[str] = []
+    busy, done = threading.Event(), threading.Event()
+
+    def many() -> None:
+        while not done.is_set():
+            with machine_lock(path, wait=True, say=print, given_up=never):
+                turns.append("many")
+                busy.set()
+                time.sleep(0.02)
+
+    thread = threading.Thread(target=many)
+    thread.start()
+    busy.wait()
+    for _ in range(3):
+        with machine_lock(path, wait=True, say=print, given_up=never):
+            turns.append("one")
+    done.set()
+    thread.join()
+
+    assert turns.count("one") == 3
 
 
 def test_a_lock_file_that_cannot_be_made_is_named(tmp_path: Path) -> None:

@@ -40,10 +40,13 @@ def machine_lock(
         EngineError: the file cannot be opened.
     """
     file = _open_shared(path)
+    queue: int | None = None
     started = time.monotonic()
     said = False
     try:
         while not (held := _try(file)) and not given_up():
+            if queue is None and wait:
+                queue = _stand_in_line(path)
             holder = os.pread(file, 32, 0).decode("ascii", "replace").strip() or "unknown"
             if not wait:
                 raise EngineBusyError(
@@ -60,9 +63,17 @@ def machine_lock(
             with contextlib.suppress(OSError):
                 os.ftruncate(file, 0)
                 os.pwrite(file, str(os.getpid()).encode(), 0)
+        if queue is not None:
+            os.close(queue)
+            queue = None
         yield time.monotonic() - started
     finally:
         os.close(file)
+        if queue is not None:
+            os.close(queue)
+    if held and _someone_waits(path):
+        # The next submission of this process would otherwise have the lock again before the other looks.
+        time.sleep(2 * _POLL_SECONDS)
 
 
 def hold_shared(path: Path) -> int:
@@ -74,6 +85,27 @@ def hold_shared(path: Path) -> int:
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     fcntl.flock(file, fcntl.LOCK_SH)
     return file
+
+
+def _line(path: Path) -> Path:
+    """The file on which those who wait hold a shared lock, so that the holder can see that there are some."""
+    return path.with_name(f"{path.name}.line")
+
+
+def _stand_in_line(path: Path) -> int:
+    file = _open_shared(_line(path))
+    fcntl.flock(file, fcntl.LOCK_SH)
+    return file
+
+
+def _someone_waits(path: Path) -> bool:
+    if not _line(path).exists():
+        return False
+    file = _open_shared(_line(path))
+    try:
+        return not _try(file)
+    finally:
+        os.close(file)
 
 
 def _open_shared(path: Path) -> int:
