@@ -172,7 +172,7 @@ class EngineClient:
     def pid(self) -> int | None:
         """The worker's process id, or None when none runs."""
         worker = self._slot.worker
-        return worker.process.pid if worker is not None and not worker.dead else None
+        return worker.process.pid if worker is not None and not worker.is_gone() else None
 
     def close(self) -> None:
         """End the worker. A later submission starts a new one."""
@@ -188,7 +188,7 @@ class EngineClient:
     def _running(self) -> _Worker:
         with self._lock:
             slot = self._slot
-            if slot.worker is not None and slot.worker.dead:
+            if slot.worker is not None and slot.worker.is_gone():
                 self._say("the engine died and is started again")
                 slot.close()
             if slot.worker is None:
@@ -298,6 +298,10 @@ class _Worker:
         errors.start()
         threading.Thread(target=self._listen, args=(errors,), name="worker-stdout", daemon=True).start()
         self._send({"op": "load", "settings": protocol.to_json(settings)})
+
+    def is_gone(self) -> bool:
+        """Whether the process has ended, noticed by the listener yet or not."""
+        return self.dead or self.process.poll() is not None
 
     def submit(self, requests: Sequence[Generate]) -> list[concurrent.futures.Future[Outcome]]:
         """One future for each request, in order; each ends with an answer or an error, never with an exception."""
