@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from judge_local import completion, ensemble, sync
+from judge_local import completion, ensemble, panel, resilience, sync
 from judge_local.cache import JsonCache
 from judge_local.completion import make_validator
 from judge_local.errors import UsageError, VerdictSchemaError
@@ -55,6 +55,25 @@ def test_each_name_has_the_parameters_and_the_words_of_its_twin(name):
 
     assert inspect.signature(getattr(sync, name)) == inspect.signature(twin)
     assert getattr(sync, name).__doc__ == twin.__doc__
+
+
+@pytest.mark.parametrize(
+    ("name", "home"),
+    [("judge_panel", panel), ("run_panel", panel), ("with_retry", resilience), ("with_timeout", resilience)],
+)
+def test_the_names_of_panels_have_twins_too(name, home):
+    assert inspect.signature(getattr(sync, name)) == inspect.signature(getattr(home, name))
+    assert getattr(sync, name).__doc__ == getattr(home, name).__doc__
+
+
+def test_a_retry_and_a_timeout_can_be_waited_for():
+    async def answer():
+        return 7
+
+    options = resilience.RetryOptions(1, 0.0, 0.0)
+
+    assert sync.with_retry(answer, options) == 7
+    assert sync.with_timeout(answer, 5) == 7
 
 
 class Noting(MockProvider):

@@ -13,11 +13,16 @@ if TYPE_CHECKING:
     from judge_local.completion import complete_validated_json
     from judge_local.consensus import Consensus, Votes, compute_consensus
     from judge_local.ensemble import judge, judge_claim, reset_temperature_warning, run_ensemble
-    from judge_local.errors import JudgeLocalError
+    from judge_local.errors import BudgetExpiredError, JudgeLocalError
+    from judge_local.failures import categorize_error
     from judge_local.grammar import compile_schema
+    from judge_local.panel import PanelResult, judge_panel, run_panel
     from judge_local.providers.base import CompletionRequest, CompletionResponse, InferenceProvider
     from judge_local.providers.local import LocalProvider
     from judge_local.providers.mock import MockProvider, mock_verdict
+    from judge_local.providers.openai import OpenAIProvider
+    from judge_local.providers.outlines import OutlinesProvider
+    from judge_local.resilience import RetryOptions, with_retry, with_timeout
     from judge_local.run import InferenceRun, JudgeRun, TokenUsage
     from judge_local.verdict import VERDICT_SCHEMA, JudgeVerdict, Match
     from judge_local.zones import DEFAULT_ZONES, ConsensusResult, Zone, ZoneThresholds, zone_for
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
     __version__: str
 
 _HOMES = {
+    "BudgetExpiredError": "errors",
     "CompletionRequest": "providers.base",
     "CompletionResponse": "providers.base",
     "Consensus": "consensus",
@@ -39,27 +45,37 @@ _HOMES = {
     "LocalProvider": "providers.local",
     "Match": "verdict",
     "MockProvider": "providers.mock",
+    "OpenAIProvider": "providers.openai",
+    "OutlinesProvider": "providers.outlines",
+    "PanelResult": "panel",
+    "RetryOptions": "resilience",
     "TokenUsage": "run",
     "VERDICT_SCHEMA": "verdict",
     "Votes": "consensus",
     "Zone": "zones",
     "ZoneThresholds": "zones",
     "build_cache_key": "cache",
+    "categorize_error": "failures",
     "compile_schema": "grammar",
     "complete_validated_json": "completion",
     "compute_consensus": "consensus",
     "judge": "ensemble",
     "judge_claim": "ensemble",
+    "judge_panel": "panel",
     "mock_verdict": "providers.mock",
     "reset_temperature_warning": "ensemble",
     "run_ensemble": "ensemble",
+    "run_panel": "panel",
     "sha256": "cache",
+    "with_retry": "resilience",
+    "with_timeout": "resilience",
     "zone_for": "zones",
 }
 
 __all__ = [
     "DEFAULT_ZONES",
     "VERDICT_SCHEMA",
+    "BudgetExpiredError",
     "CompletionRequest",
     "CompletionResponse",
     "Consensus",
@@ -73,21 +89,30 @@ __all__ = [
     "LocalProvider",
     "Match",
     "MockProvider",
+    "OpenAIProvider",
+    "OutlinesProvider",
+    "PanelResult",
+    "RetryOptions",
     "TokenUsage",
     "Votes",
     "Zone",
     "ZoneThresholds",
     "__version__",
     "build_cache_key",
+    "categorize_error",
     "compile_schema",
     "complete_validated_json",
     "compute_consensus",
     "judge",
     "judge_claim",
+    "judge_panel",
     "mock_verdict",
     "reset_temperature_warning",
     "run_ensemble",
+    "run_panel",
     "sha256",
+    "with_retry",
+    "with_timeout",
     "zone_for",
 ]
 

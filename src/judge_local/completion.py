@@ -11,7 +11,6 @@ Conventions:
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from judge_local.answer_text import extract_json
 from judge_local.errors import (
     EXCERPT_CHARS,
     DeadlineExceededError,
@@ -50,8 +50,6 @@ DEADLINE_GRACE: float = 5.0
 Again = Callable[[CompletionRequest, JudgeLocalError], CompletionRequest]
 """From a request and what was wrong with its answer to the request of the next attempt, its `attempt` raised by one."""
 
-_FENCED: Final = re.compile(r"```[A-Za-z0-9]*[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)
-
 
 def ask_again(request: CompletionRequest, fault: JudgeLocalError) -> CompletionRequest:
     """The same request for the next attempt; an answer that was refused is followed by the reason, in one line."""
@@ -64,22 +62,6 @@ def fault_line(fault: JudgeLocalError) -> str:
     return " ".join(
         f"Your last answer was refused ({fault.where}: {fault.problem}). Answer again, correctly.".split()
     )
-
-
-def extract_json(text: str) -> Any:
-    """The JSON value that `text` is. One Markdown code fence around it is taken off; nothing else is.
-
-    Raises:
-        InvalidAnswerError: `text` is not JSON, repeats a key, or holds NaN or an infinity.
-    """
-    stripped = text.strip()
-    fenced = _FENCED.fullmatch(stripped)
-    try:
-        return json.loads(
-            fenced[1] if fenced else stripped, object_pairs_hook=_unrepeated, parse_constant=_no_constant
-        )
-    except (ValueError, RecursionError) as error:
-        raise _refused("answer", f"{excerpt(text)} is not JSON ({error})", text) from None
 
 
 def make_validator(schema: Mapping[str, Any]) -> Validator:
@@ -384,16 +366,3 @@ def _name(provider: InferenceProvider) -> str:
 def _check_attempts(attempts: int) -> None:
     if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
         raise UsageError("attempts", f"{excerpt(attempts)} is not a whole number of at least 1")
-
-
-def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    names: set[str] = set()
-    for name, _ in pairs:
-        if name in names:
-            raise ValueError(f"the key {excerpt(name)} stands there twice")
-        names.add(name)
-    return dict(pairs)
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number in JSON")

@@ -7,6 +7,7 @@ A message reads ``where: what is wrong, with the value. What to do.`` on one lin
 
     JudgeLocalError                  4
     ├── UsageError                   2   a call that cannot be meant (`runs=0`, an empty claim)
+    │   ├── NumberError              2   a number that cannot be meant; also a `ValueError`
     │   ├── InputError               2   the subject, claims or schema file cannot be read as text
     │   └── EmptySubjectError        5   there is nothing to judge
     ├── ContextOverflowError         2   the prompt does not fit the model's context; nothing is ever cut
@@ -36,8 +37,13 @@ A message reads ``where: what is wrong, with the value. What to do.`` on one lin
     │   ├── GrammarRejectedError     4   llama.cpp could not read the grammar
     │   ├── DeadlineExceededError    4   the time given ran out
     │   └── TruncatedOutputError     4   the token budget ended before the answer did
+    ├── BudgetExpiredError           4   the time budget of a panel ran out
+    ├── CallTimeoutError             4   a call took longer than it was given; also a `TimeoutError`
+    ├── CallCancelledError           4   a call ended as cancelled although nobody cancelled it
     └── CompletionError              4
         ├── ProviderError            4   a provider failed or was scripted to
+        │   └── RemoteError          4   a server failed, or sent what is no answer
+        │       └── RemoteRefusedError 4  a server refused the request, and would again
         ├── InvalidAnswerError       4   an answer that is not JSON, or not valid under the schema
         └── UnsoundGrammarError      4   a grammar-bound answer broke its schema: a bug of ours, never retried
 """
@@ -52,10 +58,10 @@ EXCERPT_CHARS = 200
 
 
 def excerpt(value: object, limit: int = EXCERPT_CHARS) -> str:
-    """`value` in quotes for a message: on one line, and cut with a mark after `limit` characters.
+    r"""`value` in quotes for a message: on one line, and cut with a mark after `limit` characters.
 
-    >>> excerpt("two\\nlines")
-    "'two\\\\nlines'"
+    >>> excerpt("two\nlines")
+    "'two\\nlines'"
     >>> excerpt("x" * 300, limit=5)
     "'xxxxx…'"
     """
@@ -91,6 +97,10 @@ class UsageError(JudgeLocalError):
     """A call or a command line that cannot be meant: `runs=0`, an empty claim, a threshold of NaN."""
 
     exit_code = 2
+
+
+class NumberError(UsageError, ValueError):
+    """A number that cannot be meant: a budget of 0, a timeout of NaN. Also a `ValueError`."""
 
 
 class InputError(UsageError):
@@ -250,6 +260,26 @@ class TruncatedOutputError(EngineError):
     """The token budget ended before the answer did. What was written is never read as an answer."""
 
 
+class BudgetExpiredError(JudgeLocalError):
+    """The time budget of a panel ran out. Seats without a result get a fallback."""
+
+
+class CallTimeoutError(JudgeLocalError, TimeoutError):
+    """A call took longer than it was given. Also a `TimeoutError`; another attempt may be quicker."""
+
+    retryable = True
+
+    def __init__(self, where: str, problem: str, remedy: str = "") -> None:
+        Exception.__init__(
+            self, where, problem, remedy
+        )  # `OSError` would read them as number, text and file name.
+        self.where, self.problem, self.remedy = where, problem, remedy
+
+
+class CallCancelledError(JudgeLocalError):
+    """A call ended as cancelled although nobody cancelled it: it failed, and must not look like our own cancellation."""
+
+
 class CompletionError(JudgeLocalError):
     """A model did not give a usable answer."""
 
@@ -258,6 +288,36 @@ class ProviderError(CompletionError):
     """A provider failed, or was scripted to fail."""
 
     retryable = True
+
+
+class RemoteError(ProviderError):
+    """A server did not answer, failed, or sent what is no answer. Asking again may help.
+
+    Args:
+        where: the server and the model.
+        problem: what is wrong.
+        remedy: what to do.
+        status_code: of the HTTP response, 100 to 599; None where there was none.
+        retry_after_seconds: how long the server asks to be left alone; None where it does not say.
+    """
+
+    def __init__(
+        self,
+        where: str,
+        problem: str,
+        remedy: str = "",
+        status_code: int | None = None,
+        retry_after_seconds: float | None = None,
+    ) -> None:
+        Exception.__init__(self, where, problem, remedy, status_code, retry_after_seconds)
+        self.where, self.problem, self.remedy = where, problem, remedy
+        self.status_code, self.retry_after_seconds = status_code, retry_after_seconds
+
+
+class RemoteRefusedError(RemoteError):
+    """A server refused the request and would refuse it again: a wrong key, no quota left, a model it does not have."""
+
+    retryable = False
 
 
 class InvalidAnswerError(CompletionError):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from judge_local import completion, ensemble
+from judge_local import completion, ensemble, panel, resilience
 from judge_local.errors import UsageError
 
 if TYPE_CHECKING:
@@ -81,3 +81,7 @@ judge = _blocking(ensemble.judge)
 judge_claim = _blocking(ensemble.judge_claim)
 run_ensemble = _blocking(ensemble.run_ensemble)
 complete_validated_json = _blocking(completion.complete_validated_json)
+judge_panel = _blocking(panel.judge_panel)
+run_panel = _blocking(panel.run_panel)
+with_retry = _blocking(resilience.with_retry)
+with_timeout = _blocking(resilience.with_timeout)

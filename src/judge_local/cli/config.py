@@ -20,7 +20,9 @@ from judge_local.errors import UsageError, excerpt
 
 FILE_NAME: Final = "judge-local.toml"
 # Set per call, or meaningless as a habit.
-_NOT_CONFIGURABLE: Final = frozenset({"help", "version", "claim", "claims", "check", "checked"})
+_NOT_CONFIGURABLE: Final = frozenset(
+    {"help", "version", "claim", "claims", "check", "checked", "judge", "substitute"}
+)
 
 
 @dataclass(frozen=True, slots=True)

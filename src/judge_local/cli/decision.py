@@ -77,6 +77,9 @@ def _run_lines(number: int, run: JudgeRun) -> Iterator[Line]:
         for place, options in (run.probabilities or {}).items():
             shares = ", ".join(f"{option} {share:.3f}" for option, share in options.items())
             yield Line(f"{shares} ({place})", indent=2, label="measured")
+    if run.slot is not None:
+        instead = "" if run.substituted_for is None else f": {run.model} for {run.substituted_for}"
+        yield Line(f"{run.slot}, {run.via}{instead}", indent=2, label="seat")
     for note in run.notes:
         yield Line(f"{note.kind}: {note.detail}", indent=2, label="note", style="yellow")
 

@@ -46,6 +46,7 @@ class Entry:
 SECTIONS: Final[Mapping[str, tuple[Entry, ...]]] = {
     "Judging": (
         Entry("judge", "judge", "judge", "Decide whether claims hold for a subject."),
+        Entry("panel", "panel", "panel", "Decide whether claims hold, by several judges at once."),
         Entry("grammar", "grammar", "grammar", "Print the grammar of a JSON Schema, and what it enforces."),
     ),
     "Models": (
@@ -298,7 +299,7 @@ def print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 def main() -> None:
     """Judge text with a model of your own: a claim and its subject go in, a decision comes out.
 
-    Nothing leaves this machine. Only `pull` uses the network.
+    Nothing leaves this machine, and only `pull` uses the network, unless a server is named as a judge on a panel.
     """
 
 
