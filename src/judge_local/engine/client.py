@@ -10,7 +10,6 @@ import asyncio
 import collections
 import concurrent.futures
 import contextlib
-import hashlib
 import itertools
 import json
 import os
@@ -20,11 +19,12 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from judge_local.engine import protocol
+from judge_local.engine.deaths import Record, blamed
 from judge_local.engine.protocol import Facts, Generate, Generated, Settings
 from judge_local.errors import (
     DeadlineExceededError,
@@ -34,12 +34,6 @@ from judge_local.errors import (
     JudgeLocalError,
     excerpt,
 )
-
-DEATHS_ALLOWED: Final = 3
-"""After so many deaths of a worker with one and the same request in flight, the request is blamed and not sent again."""
-
-BACK_OFF_SECONDS: Final = (0.0, 0.0, 0.5, 2.0, 5.0)
-"""Wait before a worker is started again, by how many have died in a row without an answer; the last for all beyond."""
 
 _STDERR_LINES: Final = 20
 _CLOSE_SECONDS: Final = 5.0
@@ -98,7 +92,7 @@ class EngineClient:
         self._lock = threading.Lock()  # Protects `_slot`: two threads must not start two workers.
         self._slot = _Slot()
         self._ids = itertools.count()
-        self._record = _Record()
+        self._record = Record()
         # A client that is dropped without `close` takes its worker with it.
         weakref.finalize(self, self._slot.close)
 
@@ -142,7 +136,7 @@ class EngineClient:
             for request, at in zip(requests, deadlines, strict=True)
         ]
         outcomes: dict[str, Outcome] = {
-            request.id: _blamed() for request in requests if self._record.is_to_blame(request)
+            request.id: blamed() for request in requests if self._record.is_to_blame(request)
         }
         sent = [request for request in requests if request.id not in outcomes]
         futures = worker.submit(sent)
@@ -196,51 +190,6 @@ class EngineClient:
             return slot.worker
 
 
-class _Record:
-    """What the workers of one client died of. Called from their threads; the lock protects the counts."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._deaths: collections.Counter[str] = collections.Counter()
-        self._in_a_row = 0
-
-    def died(self, in_flight: Iterable[Generate]) -> None:
-        """A worker died with these in flight."""
-        with self._lock:
-            self._in_a_row += 1
-            self._deaths.update({_digest(request) for request in in_flight})
-
-    def answered(self, request: Generate) -> None:
-        """A worker answered."""
-        with self._lock:
-            self._in_a_row = 0
-            self._deaths.pop(_digest(request), None)
-
-    def is_to_blame(self, request: Generate) -> bool:
-        """Whether every worker that had it in flight died, and there were enough of them."""
-        with self._lock:
-            return self._deaths[_digest(request)] >= DEATHS_ALLOWED
-
-    def back_off(self) -> float:
-        """Seconds to wait before the next worker is started."""
-        with self._lock:
-            return BACK_OFF_SECONDS[min(self._in_a_row, len(BACK_OFF_SECONDS) - 1)]
-
-
-def _digest(request: Generate) -> str:
-    """The same for the same request, however often and by whomever it is made."""
-    parts = (request.system, request.user, request.grammar, str(request.temperature), str(request.seed))
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _blamed() -> EngineCrashedError:
-    return EngineCrashedError(
-        "engine",
-        f"the worker process died {DEATHS_ALLOWED} times with this request in flight; it is not sent again",
-        "Judge it with another model, and report it.",
-    )
-
-
 @dataclass(slots=True)
 class _Slot:
     """Where a client keeps its worker: a thing of its own, so that a finaliser can reach it without the client."""
@@ -272,7 +221,7 @@ async def _loaded(worker: _Worker) -> Facts:
 class _Worker:
     """One worker process from its start to its end."""
 
-    def __init__(self, settings: Settings, say: Say, record: _Record) -> None:
+    def __init__(self, settings: Settings, say: Say, record: Record) -> None:
         self._say, self._record = say, record
         self.loaded: concurrent.futures.Future[Facts] = concurrent.futures.Future()
         self._lock = threading.Lock()  # Protects `_pending`, `dead` and the order of lines on stdin.

@@ -73,7 +73,6 @@ class Group:
     """How many of `shared` are in the reader's sequence."""
     borrowed: int = 0
     """How many of these were copied from another sequence."""
-    live: set[Run] = field(default_factory=set)
 
     @property
     def fresh(self) -> int:

@@ -24,27 +24,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from judge_local.engine.assembly import PromptAssembler
+from judge_local.engine.batch import Batch
 from judge_local.engine.binding import AbortFlag, Context, Decoded, Model
+from judge_local.engine.cells import KEPT, READER, Cells, free_slots, own_cells, padded
 from judge_local.engine.interrupt import Interrupter
 from judge_local.engine.protocol import BATCH_TOKENS, Generate, Generated, Settings
 from judge_local.engine.runs import Group, Outcome, Run, Writer, common_prefix, open_group
 from judge_local.errors import DeadlineExceededError, EngineError, JudgeLocalError
-
-CELL_STEP: Final = 256
-"""Contexts grow in steps of this many cells: llama.cpp pads to it anyway."""
-
-MOST_CELLS_AHEAD: Final = 32_768
-"""A context is made at most this large for the sake of running many at once; a single run gets what it needs."""
 
 PIECE_BESIDE: Final = 48
 """Tokens of a prompt that are read in one step beside live runs."""
 
 SWEEP_SECONDS: Final = 0.1
 """How often waiting submissions are looked through for those that are over."""
-
-_KEPT: Final = 0
-_READER: Final = 1
-_FIRST_SLOT: Final = 2
 
 Deliver = Callable[[str, Outcome], None]
 
@@ -79,20 +71,18 @@ class Scheduler:
         deliver: Deliver,
     ) -> None:
         self._model, self._assembler, self._settings = model, assembler, settings
-        self._interrupter, self._abort = interrupter, abort
+        self._interrupter = interrupter
         self._deliver = deliver
         self.n_ctx = min(settings.n_ctx or model.n_ctx_train, model.n_ctx_train)
         self._writer = Writer(model, assembler)
-        self._context: Context | None = None
-        self._kept: list[int] = []
-        """The tokens that sequence 0 holds."""
+        self._cells = Cells(model, settings, abort)
         self._waiting: deque[_Waiting] = deque()
         self._reading: Group | None = None
         self._opened: Group | None = None
         """The next to be read, when the context has no room for it yet."""
         self._live: list[Run] = []
         self._group_of: dict[Run, Group] = {}
-        self._free = _slots(settings.slots)
+        self._free = free_slots(settings.slots)
         self._swept_at = 0.0
         self._crowded = False
         """There was no room for what is live: nothing is started until something has ended."""
@@ -115,11 +105,6 @@ class Scheduler:
     def busy(self) -> bool:
         """Whether there is anything left to do."""
         return bool(self._waiting or self._opened or self._reading or self._live)
-
-    @property
-    def load(self) -> int:
-        """Runs that are live or about to be."""
-        return len(self._live) + sum(len(group.runs) for group in (self._reading, self._opened) if group)
 
     def submit(self, requests: Sequence[Generate]) -> None:
         """Take in a submission, behind those that wait."""
@@ -149,7 +134,7 @@ class Scheduler:
 
     def close(self) -> None:
         """Free the context and the grammars."""
-        self._discard_context()
+        self._cells.discard()
         self._writer.close()
 
     # What is read next, and where it starts from.
@@ -186,35 +171,35 @@ class Scheduler:
         if self._settings.deterministic:
             if not alone:
                 return False
-            self._discard_context()
-            self._free = _slots(self._settings.slots)
+            self._cells.discard()
+            self._free = free_slots(self._settings.slots)
         source, shared = self._best_source(group.shared)
-        needed = len(group.shared) - shared + max(_own_cells(run, group) for run in group.runs)
+        needed = len(group.shared) - shared + max(own_cells(run, group) for run in group.runs)
         if alone:
             # The one moment at which a context can be exchanged for a larger one.
-            cells = self._cells_for(group)
-            if self._context is None or self._context.n_ctx < cells:
-                self._make_context(cells)
+            cells = self._cells.wanted(group, more_wait=bool(self._waiting))
+            if self._cells.context is None or self._cells.count < cells:
+                self._cells.make(cells)
                 shared = 0
-        if self._context is None or self._used_cells() + needed > self._context.n_ctx:
+        if self._cells.context is None or self._used_cells() + needed > self._cells.count:
             if not alone:
                 return False
-            self._drop_kept()
+            self._cells.drop_kept()
             shared = 0
-        context = self._context
+        context = self._cells.context
         assert context is not None  # Just made, if it was not there.
         if shared:
-            context.copy(source, _READER)
-            if not context.forget(_READER, shared):
+            context.copy(source, READER)
+            if not context.forget(READER, shared):
                 # A recurrent state cannot be cut back to a part of what it has read.
-                context.forget(_READER)
+                context.forget(READER)
                 shared = 0
         group.evaluated = group.borrowed = shared
         return True
 
     def _best_source(self, tokens: list[int]) -> tuple[int, int]:
         """The sequence that holds most of the beginning of `tokens`, and how much."""
-        found = (_KEPT, common_prefix([self._kept, tokens]))
+        found = (KEPT, common_prefix([self._cells.kept, tokens]))
         seen: set[int] = set()
         for run in self._live:
             group = self._group_of[run]
@@ -228,30 +213,29 @@ class Scheduler:
 
     def _start_runs(self) -> None:
         """Start runs of the group that has been read, as far as there are slots."""
-        group, context = self._reading, self._context
+        group, context = self._reading, self._cells.context
         if group is None or context is None or group.evaluated < len(group.shared):
             return
         while group.runs and self._free:
             run = group.runs[0]
-            if self._live and self._used_cells() + _own_cells(run, group) > context.n_ctx:
+            if self._live and self._used_cells() + own_cells(run, group) > context.n_ctx:
                 return
             group.runs.popleft()
             sequence = self._free.pop()
-            context.copy(_READER, sequence)
+            context.copy(READER, sequence)
             self._live.append(run)
             self._group_of[run] = group
-            group.live.add(run)
             try:
                 self._writer.start(run, sequence, len(group.shared))
             except JudgeLocalError as error:
                 run.sequence = sequence
                 self._leave(run, error)
         if not group.runs:
-            self._keep_beginning(context, group)
-            context.forget(_READER)
+            self._keep_beginning(group)
+            context.forget(READER)
             self._reading = None
 
-    def _keep_beginning(self, context: Context, group: Group) -> None:
+    def _keep_beginning(self, group: Group) -> None:
         """Keep in sequence 0 what the submission to come shares with `group`; all of it when none is known."""
         if self._settings.deterministic:
             return
@@ -260,49 +244,32 @@ class Scheduler:
             self._opened = self._open_next()
         if self._opened is not None:
             keep = common_prefix([group.shared, self._opened.shared])
-            if common_prefix([self._kept, self._opened.shared]) >= keep:
+            if common_prefix([self._cells.kept, self._opened.shared]) >= keep:
                 return
-        context.forget(_KEPT)
-        context.copy(_READER, _KEPT)
-        self._kept = group.shared[:keep]
-        if not context.forget(_KEPT, keep):
-            context.forget(_KEPT)
-            self._kept = []
+        self._cells.keep(group.shared[:keep])
 
     # One batch.
 
     def _evaluate(self) -> None:
-        context, reading = self._context, self._reading
+        context, reading = self._cells.context, self._reading
         assert context is not None  # There is one as long as anything runs or is read.
-        tokens: list[int] = []
-        positions: list[int] = []
-        owners: list[int] = []
-        wanted: list[bool] = []
+        batch = Batch()
         taken: list[tuple[Run, int, int]] = []
         for run in self._live:
-            part = run.pending[: BATCH_TOKENS - len(tokens)]
-            if not part:
-                continue
-            tokens += part
-            positions += range(run.position, run.position + len(part))
-            owners += [run.sequence] * len(part)
-            wanted += [False] * (len(part) - 1) + [len(part) == len(run.pending)]
-            taken.append((run, len(part), len(tokens) - 1))
-        piece: list[int] = []
+            count = batch.add(run.pending, run.position, run.sequence, ends_in_logits=True)
+            if count:
+                taken.append((run, count, len(batch) - 1))
+        read = 0
         if reading is not None and reading.evaluated < len(reading.shared):
-            size = PIECE_BESIDE if taken else BATCH_TOKENS
-            piece = reading.shared[reading.evaluated :][: min(size, BATCH_TOKENS - len(tokens))]
-            tokens += piece
-            positions += range(reading.evaluated, reading.evaluated + len(piece))
-            owners += [_READER] * len(piece)
-            wanted += [False] * len(piece)
-        if not tokens:
+            most = PIECE_BESIDE if taken else BATCH_TOKENS
+            read = batch.add(reading.shared[reading.evaluated :], reading.evaluated, READER, most=most)
+        if not len(batch):
             return
         self._interrupter.watch(
             [run.id for run in self._live] + [run.id for run in (reading.runs if reading else ())]
         )
         started = time.monotonic()
-        code = context.decode(tokens, positions, owners, wanted)
+        code = context.decode(batch.tokens, batch.positions, batch.owners, batch.wanted)
         decoded = time.monotonic()
         self.totals["decode_seconds"] += decoded - started
         self.totals["steps"] += 1
@@ -313,8 +280,8 @@ class Scheduler:
             self._step_back(context)
             return
         if reading is not None:
-            reading.evaluated += len(piece)
-            self.totals["read_tokens"] += len(piece)
+            reading.evaluated += read
+            self.totals["read_tokens"] += read
         for run, count, row in taken:
             self.totals["read_tokens"] += max(0, min(count, len(run.prompt) - run.position))
             run.position += count
@@ -332,8 +299,8 @@ class Scheduler:
         """After an abort some micro-batches may have been finished: go back to where each sequence stood."""
         lost = [run for run in self._live if not context.forget(run.sequence, run.position)]
         reading = self._reading
-        if reading is not None and not context.forget(_READER, reading.evaluated):
-            context.forget(_READER)
+        if reading is not None and not context.forget(READER, reading.evaluated):
+            context.forget(READER)
             reading.evaluated = reading.borrowed = 0
         for run in lost:
             # A recurrent state cannot go back: the run starts again.
@@ -343,17 +310,17 @@ class Scheduler:
     def _make_room(self, context: Context) -> None:
         """No cells are left for the next batch: give up what is needed least."""
         self._crowded = bool(self._live)
-        if self._kept:
-            self._drop_kept()
+        if self._cells.kept:
+            self._cells.drop_kept()
         elif self._reading is not None and self._live:
-            context.forget(_READER)
+            context.forget(READER)
             self._reading.evaluated = self._reading.borrowed = 0
             self._give_back(self._reading)
         elif len(self._live) > 1:
             self._put_back(self._live[-1])
         else:
             # A single run, or a single prompt, in a context that is too small for it.
-            most = max((_padded(len(run.prompt) + run.limit) for run in self._all_runs()), default=0)
+            most = max((padded(len(run.prompt) + run.limit) for run in self._all_runs()), default=0)
             if context.n_ctx >= most:
                 raise EngineError(
                     "context",
@@ -364,7 +331,7 @@ class Scheduler:
                 self._put_back(run)
             if self._reading is not None:
                 self._give_back(self._reading)
-            self._make_context(min(2 * context.n_ctx, most))
+            self._cells.make(min(2 * context.n_ctx, most))
 
     def _put_back(self, run: Run) -> None:
         """`run` loses its slot and starts again later, as the next of its group to do so."""
@@ -398,8 +365,8 @@ class Scheduler:
                 for run in [run for run in group.runs if self._end_if_over(run.id)]:
                     group.runs.remove(run)
         if self._reading is not None and not self._reading.runs:
-            if self._context is not None:
-                self._context.forget(_READER)
+            if self._cells.context is not None:
+                self._cells.context.forget(READER)
             self._reading = None
         if self._opened is not None and not self._opened.runs:
             self._opened = None
@@ -444,11 +411,11 @@ class Scheduler:
 
     def _release(self, run: Run) -> None:
         self._writer.stop(run)
-        if self._context is not None:
-            self._context.forget(run.sequence)
+        if self._cells.context is not None:
+            self._cells.context.forget(run.sequence)
         self._free.append(run.sequence)
         self._live.remove(run)
-        self._group_of.pop(run).live.discard(run)
+        del self._group_of[run]
 
     def _end(self, request: str, outcome: Outcome) -> None:
         self.totals["requests"] += 1
@@ -463,7 +430,7 @@ class Scheduler:
             for run in group.runs if group is not None else ():
                 self._end(run.id, error)
         self._reading = self._opened = None
-        self._discard_context()
+        self._cells.discard()
 
     # Cells.
 
@@ -474,68 +441,7 @@ class Scheduler:
                 yield from group.runs
 
     def _used_cells(self) -> int:
-        """Cells in use or set aside, counted no lower than they are."""
         groups = {id(group): group for group in self._group_of.values()}
         if self._reading is not None:
             groups[id(self._reading)] = self._reading
-        own = sum(
-            len(run.prompt) - len(self._group_of[run].shared) + len(run.pieces) + run.reserve
-            for run in self._live
-        )
-        return len(self._kept) + sum(group.fresh for group in groups.values()) + own
-
-    def _cells_for(self, group: Group) -> int:
-        """What a context needs to keep all slots at work on submissions like `group`, or at least the first run of it."""
-        own = max(_own_cells(run, group) for run in group.runs)
-        least = len(group.shared) + own
-        runs = min(self._settings.slots, len(group.runs))
-        groups = 1
-        if self._waiting and not self._settings.deterministic:
-            runs = self._settings.slots
-            groups += -(-runs // len(group.runs))
-        return _padded(max(least, min(len(group.shared) * (groups + 1) + own * runs, MOST_CELLS_AHEAD)))
-
-    def _drop_kept(self) -> None:
-        self._kept = []
-        if self._context is not None:
-            self._context.forget(_KEPT)
-
-    def _make_context(self, cells: int) -> None:
-        self._discard_context()
-        self._context = Context(
-            self._model,
-            n_ctx=cells,
-            n_sequences=_FIRST_SLOT + self._settings.slots,
-            n_batch=BATCH_TOKENS,
-            n_threads=self._settings.n_threads,
-            abort=self._abort,
-        )
-
-    def _discard_context(self) -> None:
-        self._kept = []
-        if self._context is not None:
-            self._context.close()
-            self._context = None
-
-
-def _slots(count: int) -> list[int]:
-    """Sequences for runs; the last is taken first.
-
-    >>> _slots(3)
-    [4, 3, 2]
-    """
-    return list(range(_FIRST_SLOT + count - 1, _FIRST_SLOT - 1, -1))
-
-
-def _own_cells(run: Run, group: Group) -> int:
-    """Cells that `run` takes beyond what its group shares."""
-    return len(run.prompt) - len(group.shared) + run.reserve
-
-
-def _padded(cells: int) -> int:
-    """`cells` rounded up, with one step to spare.
-
-    >>> _padded(1)
-    512
-    """
-    return (cells // CELL_STEP + 2) * CELL_STEP
+        return self._cells.used(groups.values(), self._live, self._group_of)

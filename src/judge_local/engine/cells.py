@@ -1,0 +1,118 @@
+"""Cells: the context of one model, what its sequences are for, and how many of its cells are taken.
+
+Sequence 0 keeps a prompt's beginning for the submissions to come, 1 is the reader's, the others are slots, one a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from judge_local.engine.binding import AbortFlag, Context, Model
+from judge_local.engine.protocol import BATCH_TOKENS, Settings
+from judge_local.engine.runs import Group, Run
+
+CELL_STEP: Final = 256
+"""Contexts grow in steps of this many cells: llama.cpp pads to it anyway."""
+
+MOST_CELLS_AHEAD: Final = 32_768
+"""A context is made at most this large for the sake of running many at once; a single run gets what it needs."""
+
+KEPT: Final = 0
+READER: Final = 1
+_FIRST_SLOT: Final = 2
+
+
+class Cells:
+    """The context, which is made when it is needed and exchanged for a larger one when it must be."""
+
+    def __init__(self, model: Model, settings: Settings, abort: AbortFlag) -> None:
+        self._model, self._settings, self._abort = model, settings, abort
+        self.context: Context | None = None
+        self.kept: list[int] = []
+        """The tokens that sequence 0 holds."""
+
+    @property
+    def count(self) -> int:
+        """Cells there are; 0 without a context."""
+        return 0 if self.context is None else self.context.n_ctx
+
+    def make(self, count: int) -> None:
+        """A new context of `count` cells; nothing is kept.
+
+        Raises:
+            EngineError: no memory for it.
+        """
+        self.discard()
+        self.context = Context(
+            self._model,
+            n_ctx=count,
+            n_sequences=_FIRST_SLOT + self._settings.slots,
+            n_batch=BATCH_TOKENS,
+            n_threads=self._settings.n_threads,
+            abort=self._abort,
+        )
+
+    def discard(self) -> None:
+        """Free the context."""
+        self.kept = []
+        if self.context is not None:
+            self.context.close()
+            self.context = None
+
+    def keep(self, tokens: list[int]) -> None:
+        """Let sequence 0 hold `tokens`, which the reader's sequence begins with."""
+        self.drop_kept()
+        if self.context is None:
+            return
+        self.context.copy(READER, KEPT)
+        if self.context.forget(KEPT, len(tokens)):
+            self.kept = tokens
+        else:
+            # A recurrent state cannot be cut back to a part of what it has read.
+            self.context.forget(KEPT)
+
+    def drop_kept(self) -> None:
+        """Keep nothing."""
+        self.kept = []
+        if self.context is not None:
+            self.context.forget(KEPT)
+
+    def used(self, groups: Iterable[Group], live: Iterable[Run], group_of: dict[Run, Group]) -> int:
+        """Cells in use or set aside, counted no lower than they are."""
+        own = sum(len(run.prompt) - len(group_of[run].shared) + len(run.pieces) + run.reserve for run in live)
+        return len(self.kept) + sum(group.fresh for group in groups) + own
+
+    def wanted(self, group: Group, *, more_wait: bool) -> int:
+        """What a context needs to keep all slots at work on submissions like `group`, or the first run of it at least."""
+        own = max(own_cells(run, group) for run in group.runs)
+        runs = min(self._settings.slots, len(group.runs))
+        groups = 1
+        if more_wait and not self._settings.deterministic:
+            runs = self._settings.slots
+            groups += -(-runs // len(group.runs))
+        together = len(group.shared) * (groups + 1) + own * runs
+        return padded(max(len(group.shared) + own, min(together, MOST_CELLS_AHEAD)))
+
+
+def own_cells(run: Run, group: Group) -> int:
+    """Cells that `run` takes beyond what its group shares."""
+    return len(run.prompt) - len(group.shared) + run.reserve
+
+
+def free_slots(count: int) -> list[int]:
+    """Sequences for runs; the last is taken first.
+
+    >>> free_slots(3)
+    [4, 3, 2]
+    """
+    return list(range(_FIRST_SLOT + count - 1, _FIRST_SLOT - 1, -1))
+
+
+def padded(cells: int) -> int:
+    """`cells` rounded up, with one step to spare.
+
+    >>> padded(1)
+    512
+    """
+    return (cells // CELL_STEP + 2) * CELL_STEP
