@@ -10,12 +10,15 @@ from random import Random
 
 import pytest
 
-from grammar.derivations import derive
+from grammar.derivations import Deriver, derive
+from grammar.zoo import ZOO
 from judge_local.errors import GrammarTextError
 from judge_local.grammar import Matcher, compile_schema, compile_verdict
 from judge_local.verdict import VERDICT_SCHEMA
 
 llama_cpp = pytest.importorskip("llama_cpp")
+# llama.cpp keeps the address of its logger for good, so the logger must stay as well.
+QUIET = llama_cpp.llama_log_callback(lambda *_: None)
 
 
 class Engine:
@@ -61,8 +64,7 @@ class Engine:
 
 @pytest.fixture(scope="module")
 def engine(tiny_model):
-    quiet = llama_cpp.llama_log_callback(lambda *_: None)
-    llama_cpp.llama_log_set(quiet, ctypes.c_void_p(0))
+    llama_cpp.llama_log_set(QUIET, ctypes.c_void_p(0))
     llama_cpp.llama_backend_init()
     engine = Engine(tiny_model)
     yield engine
@@ -162,6 +164,32 @@ def test_both_say_the_same_of_texts_and_of_their_mutants(engine, name):
     llama_cpp.llama_sampler_free(sampler)
 
     assert min(verdicts.values()) > 10
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_both_say_the_same_of_the_zoo(engine, name):
+    case, random = ZOO[name], Random(name)
+    grammar = compile_schema(json.dumps(case.schema))
+    sampler = engine.read(grammar.gbnf)
+    assert sampler is not None
+    deriver = Deriver(grammar.gbnf, 60)
+    drawn = [text for text in (deriver.draw(random) for _ in range(6)) if len(text) < 400]
+    for text in (*case.accepted, *case.refused, *drawn, *(mutated(text, random) for text in drawn)):
+        assert grammar.accepts(text) == engine.accepts(sampler, text), text
+    llama_cpp.llama_sampler_free(sampler)
+
+
+def test_five_hundred_properties_are_read_by_the_engine(engine):
+    names = [f"property_{number}" for number in range(500)]
+    schema = {"type": "object", "properties": {n: {"type": "string"} for n in names}, "required": names[::2]}
+    grammar = compile_schema(json.dumps(schema))
+    sampler = engine.read(grammar.gbnf)
+    text = json.dumps(dict.fromkeys(names[::2], "x"), separators=(",", ":"))[:400]
+    after = grammar.start().advance(text.encode())
+
+    assert sampler is not None
+    assert after is not None
+    llama_cpp.llama_sampler_free(sampler)
 
 
 def test_the_verdict_grammar_is_read_and_followed(engine):

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grammar.written import written
 from judge_local.errors import UnsatisfiableSchemaError
 from judge_local.grammar import Matcher, compile_schema
 from judge_local.grammar.emit import Rules
@@ -125,7 +126,7 @@ def admitted(numeral, low, high, integer):
 def matcher_of(facet):
     rules = Rules()
     body = number(rules, facet)
-    return Matcher.from_gbnf(rules.text(body))
+    return Matcher.from_gbnf(written(rules, body)[0])
 
 
 def accepts(matcher, text):

@@ -107,3 +107,36 @@ def test_canonical_text_reads_back_as_the_same_value(value):
 
 def test_separators_are_written_as_asked():
     assert canonical(read_schema({"a": [1, 2]}), (", ", ": ")) == '{"a": [1, 2]}'
+
+
+def nested(depth, wrap):
+    value = True
+    for _ in range(depth):
+        value = wrap(value)
+    return value
+
+
+@pytest.mark.parametrize("wrap", [lambda value: [value], lambda value: {"a": value}], ids=["array", "object"])
+def test_nesting_is_read_down_to_its_limit(wrap):
+    deepest = {"a": nested(MAX_NESTING - 1, wrap)}
+
+    assert deepest == read_schema(deepest)
+    with pytest.raises(InvalidSchemaError, match=f"nested deeper than {MAX_NESTING} levels"):
+        read_schema({"a": nested(MAX_NESTING, wrap)})
+
+
+def test_a_value_that_is_not_json_is_named_with_its_place():
+    with pytest.raises(InvalidSchemaError) as caught:
+        read_schema({"a/b": [0, {"c": float("inf")}]})
+
+    assert caught.value.where == "/a~1b/1/c"
+
+
+def test_strings_are_written_raw():
+    assert canonical(read_schema({"é": "😀\u2028\x7f\x1f/"})) == '{"é":"😀\u2028\x7f\\u001f/"}'
+
+
+def test_whole_numbers_are_integers_for_validators_and_others_stay_exact():
+    plain = to_plain(read_schema('{"a": 2.0, "b": 2.5}'))
+
+    assert (2, int, Decimal("2.5")) == (plain["a"], type(plain["a"]), plain["b"])

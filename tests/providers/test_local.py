@@ -212,7 +212,8 @@ async def test_what_this_engine_cannot_do_is_refused(
 async def test_a_schema_that_no_grammar_holds_is_refused_before_the_first_token(
     provider: LocalProvider,
 ) -> None:
-    schema = {**VERDICT_SCHEMA, "properties": {**VERDICT_SCHEMA["properties"], "extra": {"type": "array"}}}
+    extra = {"type": "array", "uniqueItems": True}
+    schema = {**VERDICT_SCHEMA, "properties": {**VERDICT_SCHEMA["properties"], "extra": extra}}
 
     with pytest.raises(UnsupportedSchemaError, match="/properties/extra"):
         await judge(provider=provider, system="s", user="u", schema=schema)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _WINDOW: Final = 20
 """Characters shown before the place where a text departs."""
+_COUNTABLE: Final = 10**12
+"""An answer that may get longer than so many bytes has no length that anyone would read."""
 
 
 @click.command(
@@ -224,12 +226,16 @@ def explanation(compiled: Grammar) -> Iterator[Line]:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
         yield Line("  ".join([*cells, row[4]]).rstrip(), style="bold" if number == 0 else "")
     report = compiled.report
-    longest = "no limit" if compiled.max_chars is None else f"{compiled.max_chars:,} characters"
-    most = "" if compiled.max_bytes is None else f", {compiled.max_bytes:,} bytes"
+    if compiled.max_bytes is None or compiled.max_chars is None:
+        longest = "no limit"
+    elif compiled.max_bytes > _COUNTABLE:
+        longest = "more than a terabyte"
+    else:
+        longest = f"{compiled.max_chars:,} characters, {compiled.max_bytes:,} bytes"
     yield Line("")
     yield Line(report.dialect, label="read as")
     yield Line(f"{_rules(compiled):,} rules, {len(compiled.gbnf.encode()):,} bytes", label="grammar")
-    yield Line(f"{compiled.min_bytes:,} bytes at least, {longest}{most} at most", label="answer")
+    yield Line(f"{compiled.min_bytes:,} bytes at least, {longest} at most", label="answer")
     yield Line(
         f"{len(report.enforced)} enforced, {len(report.narrowed)} narrowed, {len(report.checked)} left to the validator, "
         f"{len(report.annotations)} annotations",

@@ -7,19 +7,29 @@ grammar is a subset of the schema's, always; where it is a proper one, `Grammar.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
-from judge_local.errors import UnsatisfiableSchemaError, UnsupportedSchemaError, UsageError, excerpt
-from judge_local.grammar.build import Builder, Settings
+from judge_local.errors import (
+    InvalidSchemaError,
+    UnsatisfiableSchemaError,
+    UnsupportedSchemaError,
+    UsageError,
+    excerpt,
+)
 from judge_local.grammar.dialect import Evaluator, check_meta_schema, dialect_of
-from judge_local.grammar.emit import Rules
+from judge_local.grammar.document import Document
+from judge_local.grammar.emit import Ref
+from judge_local.grammar.finish import finish, productive
 from judge_local.grammar.keywords import ENFORCED, REFUSED
-from judge_local.grammar.nodes import Empty
-from judge_local.grammar.objects import value
+from judge_local.grammar.nodes import Goals
 from judge_local.grammar.parse import Json, is_text, read_schema
+from judge_local.grammar.places import Places
+from judge_local.grammar.reader import Reader
 from judge_local.grammar.recogniser import Matcher
 from judge_local.grammar.report import Report
+from judge_local.grammar.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +45,11 @@ class Grammar:
     """The longest text, in UTF-8 bytes; None when there is no longest one."""
     max_chars: int | None
     """The longest text, in characters of the JSON text; None when there is no longest one."""
-    _fresh: Matcher = field(repr=False, compare=False)
+
+    @cached_property
+    def _fresh(self) -> Matcher:
+        # Our own reader reads the text back, so that nothing is followed but what the text says.
+        return Matcher.from_gbnf(self.gbnf)
 
     def start(self) -> Matcher:
         """A matcher that has read nothing."""
@@ -120,6 +134,8 @@ def compile_schema(
         pin=dict(pin or {}),
         max_string=max_string,
         unbounded_string=max_string,
+        max_items=max_items,
+        max_depth=max_depth,
         decimals=decimals,
         separators=separators,
         unknown=unknown,
@@ -135,30 +151,48 @@ def compile_with(schema: str | Mapping[str, object], settings: Settings) -> Gram
     dialect, unknown_uri = dialect_of(document)
     check_meta_schema(document, dialect)
 
-    builder = Builder(settings, Evaluator(document, dialect))
+    reader = Reader(Document(document, dialect), Evaluator(document, dialect), settings)
     if unknown_uri is not None:
-        builder.findings.warnings.append(
+        reader.findings.warnings.append(
             f"/$schema: {excerpt(unknown_uri)} is no known draft; read as {dialect}"
         )
-    node = builder.read(document)
-    if builder.findings.faults:
-        raise UnsupportedSchemaError(tuple(builder.findings.faults))
-    if isinstance(node, Empty):
-        raise UnsatisfiableSchemaError(node.pointer or "/", f"nothing satisfies the schema: {node.reason}")
-    assert node is not None, "no node without a fault"
-
-    rules = Rules()
-    root = value(rules, node, settings.separators)
-    extent = rules.extent(root)
-    gbnf = rules.text(root)
+    try:
+        goals = reader.goals("", "")
+        places, root = _written(reader, goals, settings)
+    except RecursionError:
+        raise InvalidSchemaError(
+            "schema", "its references lead too deep to be followed", "Flatten it."
+        ) from None
+    rows, faults = reader.findings.rows, reader.findings.faults
+    rank = reader.document.in_order([fault.pointer for fault in faults])
+    if faults:
+        raise UnsupportedSchemaError(tuple(sorted(faults, key=lambda fault: rank[fault.pointer])))
+    live = productive(places.rules)
+    if root.name not in live:
+        where, reason = places.reason(root.name, live)
+        raise UnsatisfiableSchemaError(where or "/", f"nothing satisfies the schema: {reason}")
+    places.note_dead(live)
+    rank = reader.document.in_order([row.pointer for row in rows])
+    rows.sort(key=lambda row: rank[row.pointer])
+    finished = finish(places.rules, root, live)
     return Grammar(
-        gbnf=gbnf,
-        report=builder.findings.report(dialect),
-        min_bytes=extent.min_bytes,
-        max_bytes=extent.max_bytes,
-        max_chars=extent.max_chars,
-        _fresh=Matcher.from_gbnf(gbnf),
+        gbnf=finished.gbnf,
+        report=reader.findings.report(dialect),
+        min_bytes=finished.extent.min_bytes,
+        max_bytes=finished.extent.max_bytes,
+        max_chars=finished.extent.max_chars,
     )
+
+
+def _written(reader: Reader, goals: Goals, settings: Settings) -> tuple[Places, Ref]:
+    if settings.optional == "emit":
+        # What an optional property cannot be forced into is known only once everything was written freely.
+        free = Places(reader, replace(settings, optional="allow"))
+        free.write(goals)
+        places = Places(reader, settings, free.skippable(productive(free.rules)))
+    else:
+        places = Places(reader, settings)
+    return places, places.write(goals)
 
 
 def _check_settings(settings: Settings, document: Json) -> None:

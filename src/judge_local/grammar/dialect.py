@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal, localcontext
+from functools import cache
 from typing import Any, Final
 
 from judge_local.errors import InvalidSchemaError, excerpt
@@ -141,3 +142,12 @@ def _to_floats(value: Json) -> object:
     if isinstance(value, dict):
         return {key: _to_floats(item) for key, item in value.items()}
     return value
+
+
+@cache
+def asserted(dialect: str) -> frozenset[str]:
+    """The keywords that a validator of the draft acts on."""
+    conditional = {"if"}  # Its branches are read with it.
+    legacy = {"draft-04", "draft-06", "draft-07"}
+    items = {"additionalItems"} if dialect in legacy | {"2019-09"} else set()
+    return frozenset({*_validator_class(dialect).VALIDATORS, *conditional, *items} - {"then", "else"})

@@ -1,6 +1,6 @@
 """Grammar rules, and their text in GBNF.
 
-* Rules are built from the leaves up; two rules with the same body are one rule.
+* Two rules that are defined with the same body are one rule.
 * Rule names are counters, never user text; the place a rule was made for stands in a comment line before it.
 * A repetition counts to at most `BLOCK`, and what it repeats is a class, a literal or a rule's name, never a group:
   llama.cpp gives up on larger ones, or drops the bound.
@@ -8,8 +8,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 BLOCK: Final = 100
@@ -52,15 +53,6 @@ Body: TypeAlias = tuple[Term, ...]
 """Terms one after another; empty for the empty text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """How long the texts of a rule are. None means that there is no longest one."""
-
-    min_bytes: int
-    max_bytes: int | None
-    max_chars: int | None
-
-
 def chars(*members: str) -> Chars:
     """A class from single characters (`"a"`) and ranges (`"a-z"`), given in ascending order."""
     return Chars(tuple((ord(member[0]), ord(member[-1])) for member in members))
@@ -74,43 +66,81 @@ def text(value: str) -> Body:
 def join(*bodies: Body) -> Body:
     """The bodies one after another, neighbouring literals made one."""
     joined: list[Term] = []
-    for term in (term for body in bodies for term in body):
-        if joined and isinstance(term, Literal) and isinstance(last := joined[-1], Literal):
-            joined[-1] = Literal(last.text + term.text)
+    for body in bodies:
+        if not body:
+            continue
+        first = body[0]
+        if joined and isinstance(first, Literal) and isinstance(last := joined[-1], Literal):
+            # Within a body neighbours were made one already.
+            joined[-1] = Literal(last.text + first.text)
+            joined += body[1:]
         else:
-            joined.append(term)
+            joined += body
     return tuple(joined)
 
 
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How long the texts of a rule are. None means that there is no longest one."""
+
+    min_bytes: int
+    max_bytes: int | None
+    max_chars: int | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Rules that are as they will be written, under names of their own. The first is where they begin."""
+
+    bodies: dict[str, tuple[Body, ...]]
+    extent: Extent
+
+
 class Rules:
-    """The rules of one grammar, in the order in which they were made."""
+    """The rules of one grammar while it is made. Rules may be named before they are written, so they may recur."""
 
     def __init__(self) -> None:
-        self._bodies: dict[str, tuple[tuple[Body, ...], str]] = {}
+        self.bodies: dict[str, tuple[Body, ...]] = {}
+        self.comments: dict[str, str] = {}
+        self.blocks: dict[str, Block] = {}
+        self.escapes: dict[object, Body] = {}
+        """Escapes that were written before."""
         self._names: dict[tuple[Body, ...], str] = {}
-        self._extents: dict[str, Extent] = {}
+        self._embedded: dict[int, tuple[Block, Ref]] = {}
+        self._count = 0
+
+    def declare(self, comment: str = "") -> Ref:
+        """A rule that is written later, with `fill`."""
+        self._count += 1
+        name = f"r{self._count}"
+        if comment:
+            self.comments[name] = comment
+        return Ref(name)
+
+    def fill(self, rule: Ref, alternatives: Iterable[Body]) -> None:
+        """Write a declared rule. Without alternatives it admits nothing, and is taken out in the end."""
+        self.bodies[rule.name] = tuple(dict.fromkeys(alternatives))
 
     def define(self, alternatives: Iterable[Body], comment: str = "") -> Body:
         """The body that admits any of `alternatives`: a rule's name, or the one alternative if that is short.
 
-        At least one alternative must be given: a rule that admits nothing is never written.
+        At least one alternative must be given.
         """
         bodies = tuple(dict.fromkeys(alternatives))
         if not bodies:
             raise AssertionError("a rule needs an alternative")
         if len(bodies) == 1 and len(bodies[0]) <= 1:
             return bodies[0]
-        name = self._names.get(bodies)
-        if name is None:
-            name = f"r{len(self._bodies) + 1}"
-            self._names[bodies] = name
-            self._bodies[name] = (bodies, comment)
-            self._extents[name] = self._extent_of(bodies)
-        return (Ref(name),)
+        return (self._named(bodies, comment),)
 
-    def extent(self, body: Body) -> Extent:
-        """How long the texts of `body` are."""
-        return self._extent_of((body,))
+    def embed(self, block: Block) -> Body:
+        """The body that admits the texts of `block`."""
+        known = self._embedded.get(id(block))
+        if known is None:
+            rule = self.declare()
+            self.blocks[rule.name] = block
+            known = self._embedded[id(block)] = (block, rule)
+        return (known[1],)
 
     def times(self, item: Body, low: int, high: int, comment: str = "") -> Body:
         """`item` between `low` and `high` times, exactly, whatever the counts: blocks of blocks, then a tail."""
@@ -119,25 +149,18 @@ class Rules:
         unit = self._unit(item)
         return join(self._exactly(unit, low), self._at_most(unit, high - low, comment))
 
-    def text(self, root: Body) -> str:
-        """The grammar in GBNF: `root` first, then the rules, newest first."""
-        lines = [f"root ::= {_body_text(root)}"]
-        for name, (bodies, comment) in reversed(self._bodies.items()):
-            if comment:
-                lines.append(f"# {_comment_text(comment)}")
-            lines.append(f"{name} ::= {' | '.join(_body_text(body) for body in bodies)}")
-        return "\n".join(lines) + "\n"
+    def _named(self, bodies: tuple[Body, ...], comment: str = "") -> Ref:
+        name = self._names.get(bodies)
+        if name is None:
+            rule = self.declare(comment)
+            name = self._names[bodies] = rule.name
+            self.bodies[name] = bodies
+        return Ref(name)
 
     def _unit(self, item: Body) -> Literal | Chars | Ref:
         if len(item) == 1 and not isinstance(item[0], Repeat):
             return item[0]
-        name = f"r{len(self._bodies) + 1}"
-        if (item,) in self._names:
-            return Ref(self._names[item,])
-        self._names[item,] = name
-        self._bodies[name] = ((item,), "")
-        self._extents[name] = self._extent_of((item,))
-        return Ref(name)
+        return self._named((item,))
 
     def _exactly(self, unit: Literal | Chars | Ref, count: int) -> Body:
         if count <= BLOCK:
@@ -150,70 +173,40 @@ class Rules:
         if not blocks:
             return (Repeat(unit, 0, rest),) if rest else ()
         block = self._unit((Repeat(unit, BLOCK, BLOCK),))
+        size = BLOCK
+        if blocks > BLOCK:
+            # Blocks of blocks keep the rules few.
+            block, size = self._unit((Repeat(block, BLOCK, BLOCK),)), BLOCK * BLOCK
+            blocks, rest = divmod(count, size)
         # The tail is a rule: llama.cpp writes a repetition out wherever it stands.
-        tail: Body = (self._unit((Repeat(unit, 0, BLOCK - 1),)),)
-        body: Body = (Repeat(unit, 0, rest),) if rest else ()
+        tail: Body = (self._unit(self._at_most(unit, size - 1, comment)),)
+        body = self._at_most(unit, rest, comment)
         for _ in range(blocks):
             body = self.define([join((block,), body), tail], comment)
         return body
 
-    def _extent_of(self, bodies: Sequence[Body]) -> Extent:
-        extents = [self._extent_of_sequence(body) for body in bodies]
-        return Extent(
-            min(extent.min_bytes for extent in extents),
-            _largest(extent.max_bytes for extent in extents),
-            _largest(extent.max_chars for extent in extents),
-        )
 
-    def _extent_of_sequence(self, body: Body) -> Extent:
-        extents = [self._extent_of_term(term) for term in body]
-        return Extent(
-            sum(extent.min_bytes for extent in extents),
-            _total(extent.max_bytes for extent in extents),
-            _total(extent.max_chars for extent in extents),
-        )
-
-    def _extent_of_term(self, term: Term) -> Extent:
-        if isinstance(term, Literal):
-            size = len(term.text.encode())
-            return Extent(size, size, len(term.text))
-        if isinstance(term, Chars):
-            return Extent(len(chr(term.ranges[0][0]).encode()), len(chr(term.ranges[-1][1]).encode()), 1)
-        if isinstance(term, Ref):
-            return self._extents[term.name]
-        one = self._extent_of_term(term.item)
-        return Extent(
-            term.low * one.min_bytes,
-            None if one.max_bytes is None else term.high * one.max_bytes,
-            None if one.max_chars is None else term.high * one.max_chars,
-        )
-
-
-def _largest(values: Iterable[int | None]) -> int | None:
-    known = list(values)
-    return None if None in known else max(value for value in known if value is not None)
-
-
-def _total(values: Iterable[int | None]) -> int | None:
-    known = list(values)
-    return None if None in known else sum(value for value in known if value is not None)
-
-
-def _body_text(body: Body) -> str:
+def body_text(body: Body) -> str:
+    """A body in GBNF."""
     return " ".join(_term_text(term) for term in body) or '""'
 
 
 def _term_text(term: Term) -> str:
-    if isinstance(term, Literal):
-        return '"' + "".join(_escaped(ord(character), '"\\') for character in term.text) + '"'
-    if isinstance(term, Chars):
-        return "[" + "".join(_range_text(low, high) for low, high in term.ranges) + "]"
     if isinstance(term, Ref):
         return term.name
-    item = _term_text(term.item)
-    if term.low == term.high:
-        return item if term.low == 1 else f"{item}{{{term.low}}}"
-    return f"{item}?" if (term.low, term.high) == (0, 1) else f"{item}{{{term.low},{term.high}}}"
+    if isinstance(term, Repeat):
+        item = _term_text(term.item)
+        if term.low == term.high:
+            return item if term.low == 1 else f"{item}{{{term.low}}}"
+        return f"{item}?" if (term.low, term.high) == (0, 1) else f"{item}{{{term.low},{term.high}}}"
+    return _leaf_text(term)
+
+
+@lru_cache(4096)
+def _leaf_text(term: Literal | Chars) -> str:
+    if isinstance(term, Literal):
+        return '"' + "".join(_escaped(ord(character), '"\\') for character in term.text) + '"'
+    return "[" + "".join(_range_text(low, high) for low, high in term.ranges) + "]"
 
 
 def _range_text(low: int, high: int) -> str:
@@ -241,7 +234,8 @@ def _escaped(point: int, marks: str) -> str:
     return character if character.isprintable() and not 0xD7FF <= point <= 0xE000 else f"\\u{point:04X}"
 
 
-def _comment_text(comment: str) -> str:
+def comment_text(comment: str) -> str:
+    """A comment, on one line and not too long."""
     plain = "".join(
         character if character.isprintable() else f"\\u{ord(character):04x}" for character in comment
     )

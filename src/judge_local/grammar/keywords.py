@@ -5,30 +5,33 @@
 * Refused: it asserts something no grammar of ours enforces, and a schema that uses it is not compiled unless the
   keyword is left to the validator by name.
 
+An enforced keyword may still be refused where a grammar cannot hold to it (`uniqueItems` over endless items).
+
 A keyword in none of the lists belongs to no vocabulary: an annotation, with a warning when it looks like a slip.
 """
 
 from __future__ import annotations
 
 import difflib
+from functools import lru_cache
 from typing import Final
 
-ENFORCED: Final = frozenset(
-    [
-        "type",
-        "enum",
-        "const",
-        "minimum",
-        "maximum",
-        "exclusiveMinimum",
-        "exclusiveMaximum",
-        "minLength",
-        "maxLength",
-        "properties",
-        "required",
-        "additionalProperties",
-    ]
+_NUMBER: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_STRING: Final = ("minLength", "maxLength", "pattern")
+_ARRAY: Final = (
+    *("items", "prefixItems", "additionalItems", "unevaluatedItems", "minItems", "maxItems"),
+    *("uniqueItems", "contains", "minContains", "maxContains"),
 )
+_OBJECT: Final = (
+    *("properties", "required", "additionalProperties", "patternProperties", "propertyNames"),
+    *("minProperties", "maxProperties", "dependencies", "dependentRequired", "dependentSchemas"),
+    "unevaluatedProperties",
+)
+_ANY: Final = (
+    *("type", "enum", "const", "format", "$ref"),
+    *("allOf", "anyOf", "oneOf", "not", "if", "then", "else"),
+)
+ENFORCED: Final = frozenset([*_NUMBER, *_STRING, *_ARRAY, *_OBJECT, *_ANY])
 
 # What names a schema, or keeps one for a reference, asserts nothing where it stands.
 _NAMES: Final = [
@@ -51,46 +54,29 @@ _REMARKS: Final = [
     "readOnly",
     "writeOnly",
     "$comment",
-    "format",
 ]
 _CONTENT: Final = ["contentMediaType", "contentEncoding", "contentSchema"]
 ANNOTATION: Final = frozenset([*_REMARKS, *_CONTENT, *_NAMES])
 
-_COMBINATION: Final = "reads several schemas as one"
-_ARRAY: Final = "constrains arrays"
-_KEYS: Final = "constrains the keys of an object"
-
-REFUSED: Final[dict[str, str]] = {
-    "pattern": "constrains a string by a regular expression",
-    "multipleOf": "constrains a number to the multiples of another",
-    **dict.fromkeys(("items", "prefixItems", "additionalItems", "unevaluatedItems"), _ARRAY),
-    **dict.fromkeys(
-        ("minItems", "maxItems", "uniqueItems", "contains", "minContains", "maxContains"), _ARRAY
-    ),
-    **dict.fromkeys(("patternProperties", "propertyNames", "minProperties", "maxProperties"), _KEYS),
-    **dict.fromkeys(
-        ("dependencies", "dependentRequired", "dependentSchemas", "unevaluatedProperties"), _KEYS
-    ),
-    **dict.fromkeys(("allOf", "anyOf", "oneOf", "not", "if", "then", "else"), _COMBINATION),
-    **dict.fromkeys(("$ref", "$dynamicRef", "$recursiveRef"), "stands for a schema written elsewhere"),
-}
+REFUSED: Final[dict[str, str]] = dict.fromkeys(
+    ("$dynamicRef", "$recursiveRef"), "may stand for another schema on each way to it"
+)
 """The keyword and what it does, in words that follow it in a message."""
 
 VOCABULARY: Final = ENFORCED | ANNOTATION | REFUSED.keys()
 
 TYPES: Final = ("null", "boolean", "integer", "number", "string", "array", "object")
 
-_NUMBERS: Final = frozenset({"number", "integer"})
 APPLIES_TO: Final[dict[str, frozenset[str]]] = {
-    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), _NUMBERS),
-    **dict.fromkeys(("minLength", "maxLength", "pattern"), frozenset({"string"})),
-    **dict.fromkeys((name for name, does in REFUSED.items() if does == _ARRAY), frozenset({"array"})),
-    **dict.fromkeys((name for name, does in REFUSED.items() if does == _KEYS), frozenset({"object"})),
-    **dict.fromkeys(("properties", "required", "additionalProperties"), frozenset({"object"})),
+    **dict.fromkeys(_NUMBER, frozenset({"number", "integer"})),
+    **dict.fromkeys((*_STRING, "format"), frozenset({"string"})),
+    **dict.fromkeys(_ARRAY, frozenset({"array"})),
+    **dict.fromkeys(_OBJECT, frozenset({"object"})),
 }
 """The types a keyword says something about; one that is not here concerns every type."""
 
 
+@lru_cache(1024)
 def near_miss(keyword: str) -> str | None:
     """The keyword that `keyword` may be a slip of, if it belongs to no vocabulary and looks like one.
 

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from functools import lru_cache
 from typing import Final
 
-from judge_local.grammar.emit import Body, Chars, Literal, Repeat, Rules, chars, join, text
+from judge_local.errors import SchemaFault
+from judge_local.grammar.emit import Block, Body, Chars, Literal, Repeat, Rules, chars, join, text
+from judge_local.grammar.finish import sealed
 
 MAX_BOUND_DIGITS: Final = 30
 """A bound with more digits than this before the point, or after it, does not widen the caps."""
@@ -47,6 +50,70 @@ class NumberFacet:
     """At most this many digits before the point."""
     decimals: int = 6
     """At most this many digits after the point."""
+    fraction: bool = False
+    """Whole numbers are left out."""
+    multiples: frozenset[Decimal] = frozenset()
+    """Multiples of each of these only."""
+    others: frozenset[Decimal] = frozenset()
+    """Multiples of none of these."""
+    excluded: frozenset[Decimal] = frozenset()
+    """These are left out."""
+    blocked: tuple[SchemaFault, ...] = ()
+
+    @property
+    def plain(self) -> bool:
+        """Whether bounds say all there is to say."""
+        return not (self.fraction or self.multiples or self.others or self.excluded)
+
+    def holds(self, value: Decimal) -> bool:
+        """Whether `value` keeps the bounds, and is whole or not as asked."""
+        whole = value == value.to_integral_value()
+        low, high = self.low, self.high
+        return not (
+            (low is not None and (value < low.value or (value == low.value and low.exclusive)))
+            or (high is not None and (value > high.value or (value == high.value and high.exclusive)))
+            or (self.integer and not whole)
+            or (self.fraction and whole)
+            or value in self.excluded
+        )
+
+    def hopeless(self) -> bool:
+        """Whether no number at all can keep the bounds."""
+        low, high = self.low, self.high
+        if self.integer and self.fraction:
+            return True
+        if low is None or high is None:
+            return False
+        if low.value == high.value:
+            return not (self.holds(low.value))
+        if low.value > high.value:
+            return True
+        if not self.integer:
+            return False
+        first, last = (
+            int(low.value.to_integral_value(ROUND_CEILING)),
+            int(high.value.to_integral_value(ROUND_FLOOR)),
+        )
+        first += low.exclusive and first == low.value
+        last -= high.exclusive and last == high.value
+        return first > last
+
+    def met(self, other: NumberFacet) -> NumberFacet:
+        """What both admit."""
+        found = self
+        if other.low is not None:
+            found = found.above(other.low)
+        if other.high is not None:
+            found = found.below(other.high)
+        return replace(
+            found,
+            integer=self.integer or other.integer,
+            fraction=self.fraction or other.fraction,
+            multiples=self.multiples | other.multiples,
+            others=self.others | other.others,
+            excluded=self.excluded | other.excluded,
+            blocked=tuple(dict.fromkeys(self.blocked + other.blocked)),
+        )
 
     def above(self, bound: Bound) -> NumberFacet:
         """The facet, less what lies below `bound`."""
@@ -56,6 +123,7 @@ class NumberFacet:
         """The facet, less what lies above `bound`."""
         return replace(self, high=bound if self.high is None else min(self.high, bound, key=_high_key))
 
+    @lru_cache(256)  # noqa: B019 # facets are values
     def fitted(self) -> NumberFacet:
         """The facet with caps that leave room for its bounds, so that caps alone never empty it."""
         bounds = [bound for bound in (self.low, self.high) if bound is not None]
@@ -83,14 +151,21 @@ class NumberFacet:
                     return replace(fitted, decimals=finer)
         return fitted
 
+    @lru_cache(256)  # noqa: B019 # facets are values
     def satisfiable(self) -> bool:
         """Whether any numeral within the caps lies in the range."""
         return bool(_alternatives(Rules(), self))
 
 
-def number(rules: Rules, facet: NumberFacet, comment: str = "") -> Body:
+def number(rules: Rules, facet: NumberFacet) -> Body:
     """The body that admits the numerals of `facet`, which must be satisfiable."""
-    return rules.define(_alternatives(rules, facet), comment)
+    return rules.embed(_block(facet))
+
+
+@lru_cache(256)
+def _block(facet: NumberFacet) -> Block:
+    rules = Rules()
+    return sealed(rules, rules.define(_alternatives(rules, facet)))
 
 
 def _low_key(bound: Bound) -> tuple[Decimal, bool]:

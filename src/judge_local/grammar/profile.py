@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from judge_local.grammar.build import Settings
 from judge_local.grammar.compile import Grammar, compile_with
 from judge_local.grammar.parse import read_schema
+from judge_local.grammar.settings import Settings
 
 DECODE_ORDER: Final = ("claim", "observed", "reasoning", "match", "confidence")
 STRING_CHARS: Final = 400
@@ -56,6 +56,7 @@ def compile_verdict(
         checked=frozenset([checked] if isinstance(checked, str) else checked),
         pin=dict(pin or {}),
         unbounded_string=STRING_CHARS,
+        bound_patterns=True,
         string_limits=_LIMITS,
         decimals=DECIMALS,
     )

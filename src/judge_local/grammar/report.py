@@ -138,10 +138,24 @@ class Findings:
         self.rows: list[Row] = []
         self.warnings: list[str] = []
         self.faults: list[SchemaFault] = []
+        self.done: set[tuple[str, str]] = set()
+        """What was noted already and is not to be noted twice."""
 
     def note(self, kind: Kind, pointer: str, keyword: str, place: str, detail: str = "") -> None:
         """Add a row."""
         self.rows.append(Row(kind, pointer, keyword, place, detail))
+
+    def note_once(self, kind: Kind, pointer: str, keyword: str, place: str, detail: str) -> None:
+        """Add a row unless one like it stands for the same keyword of the schema."""
+        key = (pointer, f"{kind} {keyword} {detail}")
+        if key not in self.done:
+            self.done.add(key)
+            self.note(kind, pointer, keyword, place, detail)
+
+    def add_fault(self, fault: SchemaFault) -> None:
+        """Add a fault, once."""
+        if fault not in self.faults:
+            self.faults.append(fault)
 
     def report(self, dialect: str) -> Report:
         """All that was noted, as a report."""
