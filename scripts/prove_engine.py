@@ -63,7 +63,7 @@ def ask(client: EngineClient, number: int) -> Generate:
 async def one(client: EngineClient, number: int) -> object:
     """Ask once; the outcome or the exception."""
     try:
-        (outcome,) = await client.submit([ask(client, number)], [None])
+        (outcome,), _ = await client.submit([ask(client, number)], [None])
     except EngineCrashedError as error:
         return error
     return outcome

@@ -204,7 +204,7 @@ def test_a_model_without_a_chat_template(
 
     assert process.returncode == 4
     assert err.strip().splitlines() == [
-        "judge-local: bare.gguf: the file holds no chat template. Choose an instruction-tuned model, or give a template "
+        "judge-local: bare.gguf: there is no chat template. Choose an instruction-tuned model, or give a template "
         "with --chat-template FILE."
     ]
 

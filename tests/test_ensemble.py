@@ -404,7 +404,10 @@ async def test_the_fingerprint_of_a_run_knows_the_design() -> None:
 
     async def prints(vary: str) -> set[str | None]:
         provider = Printed([mock_verdict("pass", 0.9)])
-        return {run.fingerprint for run in await run_ensemble(provider=provider, system="s", user="u", runs=2, vary=vary)}
+        return {
+            run.fingerprint
+            for run in await run_ensemble(provider=provider, system="s", user="u", runs=2, vary=vary)
+        }
 
     found = [await prints(vary) for vary in ("options", "seed", "none")]
 

@@ -106,3 +106,31 @@ async def test_a_cache_that_cannot_be_written_loses_no_result(tmp_path):
         runs = await ask(MockProvider([PASS]), cache=JsonCache(tmp_path / "file"), cache_key=KEY)
 
     assert len(runs) == 3
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        ('"confidence": 0.9', '"confidence": 1' + "0" * 400),
+        ('"confidence": 0.9', '"confidence": NaN'),
+        ('"match": "pass"', '"match": "fail", "match": "pass"'),
+        ('"durationMs": ', '"durationMs": 1e999, "was": '),
+        ('"durationMs": ', '"durationMs": Infinity, "was": '),
+        ('"provider"', '"probabilities": {"slot": {"pass": "x"}}, "provider"'),
+        ('"provider"', '"probabilities": {"slot": {"pass": 2}}, "provider"'),
+    ],
+)
+async def test_a_damaged_entry_is_a_miss(tmp_path, damage):
+    """Whatever happened to the file, it never crashes and never passes for an answer."""
+    cache = JsonCache(tmp_path)
+    provider = MockProvider([PASS])
+    ask = {"provider": provider, "system": "s", "user": "u", "runs": 1, "cache": cache, "cache_key": "k"}
+    await run_ensemble(**ask)
+    entry = tmp_path / "k.json"
+    before, after = damage
+    assert before in entry.read_text()
+    entry.write_text(entry.read_text().replace(before, after))
+    (run,) = await run_ensemble(**ask)
+
+    assert not run.cached
+    assert len(provider.requests) == 2

@@ -11,6 +11,17 @@ from typing import Any, Final
 
 from judge_local.errors import InvalidAnswerError, excerpt
 
+
+def strict_json(text: str | bytes) -> Any:
+    """`text` as JSON, refusing what `json.loads` lets through: NaN, infinities, and a key given twice.
+
+    Raises:
+        ValueError: it is not JSON, or one of these.
+        RecursionError: it is nested too deeply to read.
+    """
+    return json.loads(text, object_pairs_hook=_unrepeated, parse_constant=_no_constant)
+
+
 _FENCED: Final = re.compile(r"```[A-Za-z0-9]*[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)
 
 
@@ -23,9 +34,7 @@ def extract_json(text: str) -> Any:
     stripped = text.strip()
     fenced = _FENCED.fullmatch(stripped)
     try:
-        return json.loads(
-            fenced[1] if fenced else stripped, object_pairs_hook=_unrepeated, parse_constant=_no_constant
-        )
+        return strict_json(fenced[1] if fenced else stripped)
     except (ValueError, RecursionError) as error:
         fault = InvalidAnswerError("answer", f"{excerpt(text)} is not JSON ({error})")
         fault.raw = text

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from judge_local.answer_text import strict_json
 from judge_local.errors import UsageError, excerpt
 
 _SAFE_KEY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
@@ -71,7 +72,7 @@ class JsonCache:
         if not self.enabled:
             return None
         try:
-            return json.loads(path.read_bytes())
+            return strict_json(path.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:

@@ -119,7 +119,7 @@ async def run_ensemble(
         )
     if cache is not None and cache_key is not None:
         kept = runs_from_cache(cache.get(cache_key), runs)
-        if kept is not None:
+        if kept is not None and _keeps_pins(kept, provider, pinned or {}):
             return kept
     requests = [
         CompletionRequest(
@@ -350,6 +350,14 @@ class _Design:
     def differs(self, provider: InferenceProvider) -> bool:
         """Whether two runs of this design can differ at all."""
         return self.vary == "options" or self.temperature > 0 or not getattr(provider, "replays", False)
+
+
+def _keeps_pins(kept: Sequence[JudgeRun], provider: InferenceProvider, pinned: Mapping[str, str]) -> bool:
+    """Whether kept answers are about what is asked now, where the provider would have held new ones to it."""
+    if not getattr(provider, "grammar_bound", False):
+        return True
+    verdicts = [run.verdict.to_json() for run in kept if run.verdict is not None]
+    return all(verdict.get(name) == value for verdict in verdicts for name, value in pinned.items())
 
 
 def _vary(provider: InferenceProvider, vary: str | None) -> str:

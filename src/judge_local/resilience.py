@@ -204,7 +204,8 @@ def observe(observer: Callable[..., object], *told: object) -> None:
     """Call an observer of the caller's. What it raises is logged, and changes nothing for who is observed."""
     try:
         observer(*told)
-    except Exception:  # noqa: BLE001 # An observer may raise what it likes; it is logged.
+    # It is called, not awaited, so a CancelledError of its own is no cancellation of ours.
+    except (Exception, asyncio.CancelledError):  # noqa: BLE001 # An observer may raise what it likes; it is logged.
         _log.warning("%r crashed; it only observes, so nothing else changes", observer, exc_info=True)
 
 

@@ -6,6 +6,7 @@ Keys are absent rather than null; keys this version does not know survive a roun
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -261,7 +262,9 @@ class JudgeRun:
             if (key in data or key in _REQUIRED) and not isinstance(data.get(key), kinds):
                 raise UsageError("run", f"{key} is {excerpt(data.get(key))}")
         notes = tuple(Note.from_json(note) for note in data.get("notes", ()))
-        if not all(isinstance(table, Mapping) for table in data.get("probabilities", {}).values()):
+        if not 0 <= data["durationMs"] < math.inf:
+            raise UsageError("run", f"durationMs is {excerpt(data['durationMs'])}")
+        if not all(_is_distribution(table) for table in data.get("probabilities", {}).values()):
             raise UsageError("run", f"probabilities are {excerpt(data['probabilities'])}")
         return cls(
             verdict=JudgeVerdict.from_json(data["verdict"]) if "verdict" in data else None,
@@ -285,6 +288,14 @@ class JudgeRun:
                 key: value for key, value in data.items() if key not in _REQUIRED and key not in _OPTIONAL
             },
         )
+
+
+def _is_distribution(table: Any) -> bool:
+    """Whether `table` maps options to probabilities."""
+    return isinstance(table, Mapping) and all(
+        isinstance(share, int | float) and not isinstance(share, bool) and 0 <= share <= 1
+        for share in table.values()
+    )
 
 
 def runs_from_json(data: Any) -> tuple[JudgeRun, ...]:

@@ -81,7 +81,7 @@ class JudgeVerdict:
 
     def __post_init__(self) -> None:
         c = self.confidence
-        if isinstance(c, bool) or not isinstance(c, int | float) or math.isnan(c) or not 0 <= c <= 1:
+        if isinstance(c, bool) or not isinstance(c, int | float) or not 0 <= c <= 1:
             raise UsageError("confidence", f"{excerpt(c)} is not a number within 0..1")
 
     def to_json(self) -> dict[str, Any]:
@@ -218,6 +218,9 @@ class _Guard:
 
         if not isinstance(schema, Mapping):
             raise InvalidSchemaError("schema", f"{excerpt(schema)} is not a JSON object", _START)
+        for name in ("$id", "id"):
+            if not isinstance(schema.get(name, ""), str):
+                raise InvalidSchemaError("schema", f"{name} {excerpt(schema[name])} is not a string", _START)
         dialect = schema.get("$schema", _DIALECT)
         try:
             self._specification: Specification[Any] = specification_with(str(dialect))
@@ -305,4 +308,4 @@ def _list(part: Mapping[str, Any], key: str) -> list[Any]:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and -math.inf < value < math.inf

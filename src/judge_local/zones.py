@@ -6,7 +6,6 @@ second gate behind the votes and can never open the first.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -39,7 +38,7 @@ class ZoneThresholds:
     def __post_init__(self) -> None:
         for name, value in (("auto_pass", self.auto_pass), ("auto_fail", self.auto_fail)):
             number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not number or math.isnan(value) or not 0 <= value <= 1:
+            if not number or not 0 <= value <= 1:
                 raise UsageError(name, f"{excerpt(value)} is not a number within 0..1", "The default is 0.8.")
 
 

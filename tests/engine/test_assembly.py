@@ -133,6 +133,8 @@ def test_a_template_that_drops_the_system_message_gets_it_in_the_user_turn(
         ("{{ messages[9].role.upper() }}", "fails"),
         ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "fails"),
         ("{{ raise_exception('never') }}", "exactly once"),
+        ("{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}", "fails"),
+        ("{{ 'a' * (10 ** 15) }}", "fails"),
     ],
 )
 def test_a_template_that_cannot_be_used_is_refused(
@@ -143,7 +145,7 @@ def test_a_template_that_cannot_be_used_is_refused(
 
 
 def test_no_template_is_refused(load: Callable[..., Model]) -> None:
-    with pytest.raises(ChatTemplateError, match="holds no chat template"):
+    with pytest.raises(ChatTemplateError, match="there is no chat template"):
         PromptAssembler(load(), None, where="model")
 
 

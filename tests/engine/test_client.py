@@ -70,7 +70,8 @@ def ask(client: EngineClient, user: str = "The sky is blue.", **changes: Any) ->
 
 
 async def answers(client: EngineClient, requests: list[Generate], **kwargs: Any) -> list[Any]:
-    return await client.submit(requests, kwargs.get("deadlines", [None] * len(requests)))
+    outcomes, _ = await client.submit(requests, kwargs.get("deadlines", [None] * len(requests)))
+    return outcomes
 
 
 async def test_every_run_is_one_text_of_the_grammar(start: Callable[..., EngineClient]) -> None:
@@ -449,3 +450,72 @@ def test_engine_info_loads_no_native_code_here() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == engine_info()["version"]
+
+
+async def test_a_worker_that_reads_nothing_holds_up_nobody(start: Callable[..., EngineClient]) -> None:
+    """More than a pipe holds, sent to a worker that was stopped: the caller's loop stays free, and closing ends it."""
+    client = start()
+    await client.facts()
+    assert client.pid is not None
+    os.kill(client.pid, signal.SIGSTOP)
+    task = asyncio.create_task(answers(client, [ask(client, "word " * 100_000)]))
+    started = time.monotonic()
+    await asyncio.sleep(0.1)
+
+    assert time.monotonic() - started < HANG_SECONDS / 10
+    task.cancel()
+    client.close()
+    assert client.pid is None
+
+
+async def test_an_observer_that_raises_costs_no_answer(start: Callable[..., EngineClient]) -> None:
+    said: list[str] = []
+
+    def crash(text: str) -> None:
+        said.append(text)
+        raise BrokenPipeError
+
+    first, second = start(), start(say=crash)
+    async with AsyncExitStack() as stack:
+        busy = await stack.enter_async_context(running(first))
+        waiting = asyncio.create_task(answers(second, [ask(second)]))
+        while not said:
+            await asyncio.sleep(0.05)
+        busy.cancel()
+        (outcome,) = await waiting
+
+    assert isinstance(outcome, Generated)
+
+
+async def test_giving_up_the_wait_does_not_take_the_machine(start: Callable[..., EngineClient]) -> None:
+    """The first that waits is cancelled; the second still waits until the machine is free."""
+    first, second = start(), start()
+    async with AsyncExitStack() as stack:
+        busy = await stack.enter_async_context(running(first))
+        await second.facts()
+        given_up = asyncio.create_task(answers(second, [ask(second)]))
+        patient = asyncio.create_task(answers(second, [ask(second)]))
+        late = asyncio.create_task(answers(second, [ask(second)], deadlines=[time.monotonic() + 0.1]))
+        await asyncio.sleep(0.2)
+        given_up.cancel()
+        (expired,) = await late
+        await asyncio.sleep(0.2)
+
+        assert not patient.done()
+        assert isinstance(expired, DeadlineExceededError)
+        busy.cancel()
+        (outcome,) = await patient
+
+    assert isinstance(outcome, Generated)
+
+
+async def test_a_model_that_cannot_be_used_is_not_loaded_again_and_again(
+    start: Callable[..., EngineClient],
+) -> None:
+    said: list[str] = []
+    client = start(say=said.append, chat_template="{% for")
+    for _ in range(2):
+        with pytest.raises(ChatTemplateError, match="not Jinja"):
+            await client.facts()
+
+    assert said == []

@@ -32,17 +32,18 @@ def test_a_second_holder_says_that_it_waits_and_for_whom(tmp_path: Path) -> None
     path, said = tmp_path / "lock", []
     with (
         machine_lock(path, wait=True, say=print, given_up=never),
-        machine_lock(path, wait=True, say=said.append, given_up=lambda: bool(said)) as waited,
+        machine_lock(path, wait=True, say=said.append, given_up=lambda: bool(said)) as turn,
     ):
-        assert waited > 0
+        assert not turn.held
     assert said == [f"waiting for process {os.getpid()}, which is judging on this machine"]
 
 
 def test_the_lock_ends_with_its_block(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     for _ in range(2):
-        with machine_lock(path, wait=False, say=print, given_up=never):
-            pass
+        with machine_lock(path, wait=False, say=print, given_up=never) as turn:
+            assert turn.held
+            assert not turn.is_wanted()
 
     assert path.stat().st_mode & 0o777 == 0o666
 

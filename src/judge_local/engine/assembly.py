@@ -101,7 +101,7 @@ class PromptAssembler:
         if not template:
             raise ChatTemplateError(
                 where,
-                "the file holds no chat template",
+                "there is no chat template",
                 "Choose an instruction-tuned model, or give a template with --chat-template FILE.",
             )
         self._vocabulary, self._where = vocabulary, where
@@ -247,7 +247,15 @@ class PromptAssembler:
             )
         except _TemplateRefusalError:
             return None
-        except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError) as error:
+        except (
+            jinja2.TemplateError,
+            TypeError,
+            ValueError,
+            ArithmeticError,
+            LookupError,
+            RecursionError,
+            MemoryError,
+        ) as error:
             raise ChatTemplateError(
                 self._where,
                 f"its chat template fails: {excerpt(str(error))}",

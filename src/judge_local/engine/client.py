@@ -10,9 +10,11 @@ import asyncio
 import collections
 import concurrent.futures
 import contextlib
+import io
 import itertools
 import json
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -34,6 +36,7 @@ from judge_local.errors import (
     JudgeLocalError,
     excerpt,
 )
+from judge_local.resilience import observe
 
 _STDERR_LINES: Final = 20
 _CLOSE_SECONDS: Final = 5.0
@@ -109,8 +112,12 @@ class EngineClient:
         """
         return await _loaded(await self._awake())
 
-    async def submit(self, requests: Sequence[Generate], deadlines: Sequence[float | None]) -> list[Outcome]:
-        """Answers to `requests`, in their order: each an answer or an error. Cancelling the task cancels the work.
+    async def submit(
+        self, requests: Sequence[Generate], deadlines: Sequence[float | None]
+    ) -> tuple[list[Outcome], Facts]:
+        """Answers to `requests`, in their order, and what the worker that was asked said of the model.
+
+        Each is an answer or an error. Cancelling the task cancels the work.
 
         Args:
             requests: what is asked; their `seconds` are filled in here.
@@ -125,7 +132,7 @@ class EngineClient:
         last = None if None in deadlines else max((at for at in deadlines if at is not None), default=None)
         try:
             async with asyncio.timeout(None if last is None else max(0.0, last - time.monotonic())):
-                await _loaded(worker)
+                facts = await _loaded(worker)
         except TimeoutError:
             raise DeadlineExceededError(
                 "engine", "the time ran out while the model was loading", "Give it more time."
@@ -143,7 +150,7 @@ class EngineClient:
         try:
             for request, future in zip(sent, futures, strict=True):
                 outcomes[request.id] = await asyncio.wrap_future(future)
-            return [outcomes[request.id] for request in requests]
+            return [outcomes[request.id] for request in requests], facts
         except asyncio.CancelledError:
             worker.cancel([request.id for request in requests])
             raise
@@ -183,7 +190,10 @@ class EngineClient:
         with self._lock:
             slot = self._slot
             if slot.worker is not None and slot.worker.is_gone():
-                self._say("the engine died and is started again")
+                if slot.worker.has_refused():
+                    # The fault is of the model or the settings: another worker would say the same.
+                    return slot.worker
+                observe(self._say, "the engine died and is started again")
                 slot.close()
             if slot.worker is None:
                 slot.worker = _Worker(self._settings, self._say, self._record)
@@ -224,12 +234,13 @@ class _Worker:
     def __init__(self, settings: Settings, say: Say, record: Record) -> None:
         self._say, self._record = say, record
         self.loaded: concurrent.futures.Future[Facts] = concurrent.futures.Future()
-        self._lock = threading.Lock()  # Protects `_pending`, `dead` and the order of lines on stdin.
+        self._lock = threading.Lock()  # Protects `_pending`, `_asked`, `_stats` and `dead`.
         self._pending: dict[str, concurrent.futures.Future[Outcome]] = {}
         self._asked: dict[str, Generate] = {}
         self._stats: collections.deque[concurrent.futures.Future[dict[str, float]]] = collections.deque()
         self.dead = False
         self._closing = False
+        self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._stderr: collections.deque[str] = collections.deque(maxlen=_STDERR_LINES)
         self.process = subprocess.Popen(
             _command(),
@@ -237,6 +248,7 @@ class _Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             close_fds=True,
+            bufsize=0,
             # Out of the terminal's reach: Ctrl-C goes to a whole process group, and what it means is this process's to say.
             process_group=0,
             env={**_PATIENT, **os.environ},
@@ -245,12 +257,18 @@ class _Worker:
             target=_drain, args=(self.process, self._stderr), name="worker-stderr", daemon=True
         )
         errors.start()
+        threading.Thread(target=self._write, name="worker-stdin", daemon=True).start()
         threading.Thread(target=self._listen, args=(errors,), name="worker-stdout", daemon=True).start()
         self._send({"op": "load", "settings": protocol.to_json(settings)})
 
     def is_gone(self) -> bool:
         """Whether the process has ended, noticed by the listener yet or not."""
         return self.dead or self.process.poll() is not None
+
+    def has_refused(self) -> bool:
+        """Whether it ended by itself because the model or the settings cannot be used."""
+        error = self.loaded.exception() if self.loaded.done() else None
+        return isinstance(error, JudgeLocalError) and not isinstance(error, EngineError)
 
     def submit(self, requests: Sequence[Generate]) -> list[concurrent.futures.Future[Outcome]]:
         """One future for each request, in order; each ends with an answer or an error, never with an exception."""
@@ -271,8 +289,13 @@ class _Worker:
         """A future of the worker's totals."""
         future: concurrent.futures.Future[dict[str, float]] = concurrent.futures.Future()
         with self._lock:
-            self._stats.append(future)
-        self._send({"op": "stats"})
+            dead = self.dead
+            if not dead:
+                self._stats.append(future)
+        if dead:
+            future.set_exception(self._death())
+        else:
+            self._send({"op": "stats"})
         return future
 
     def cancel(self, ids: Sequence[str]) -> None:
@@ -282,9 +305,8 @@ class _Worker:
     def close(self) -> None:
         """End the process: politely, then by force."""
         self._closing = True
-        with contextlib.suppress(OSError):
-            # End of stdin is the message: it stops a decode in progress too.
-            self.process.stdin.close()  # type: ignore[union-attr] # a pipe was asked for
+        # End of stdin is the message: it stops a decode in progress too.
+        self._outbox.put(None)
         try:
             self.process.wait(_CLOSE_SECONDS)
         except subprocess.TimeoutExpired:
@@ -292,21 +314,27 @@ class _Worker:
             self.process.wait()
 
     def _send(self, message: Mapping[str, Any]) -> None:
-        line = json.dumps(message).encode() + b"\n"
+        self._outbox.put(json.dumps(message).encode() + b"\n")
+
+    def _write(self) -> None:
+        """Write what is to be sent, in a thread of its own: a worker that stops reading must not stop its caller."""
+        stdin = self.process.stdin
+        assert stdin is not None  # A pipe was asked for.
         # A worker that is gone is noticed, and its requests are answered, by `_listen`.
-        with self._lock, contextlib.suppress(OSError, ValueError):
-            self.process.stdin.write(line)  # type: ignore[union-attr] # a pipe was asked for
-            self.process.stdin.flush()  # type: ignore[union-attr] # a pipe was asked for
+        with contextlib.suppress(OSError), stdin:
+            while (line := self._outbox.get()) is not None:
+                rest = memoryview(line)
+                while rest:
+                    rest = rest[stdin.write(rest) :]
 
     def _listen(self, errors: threading.Thread) -> None:
-        stream = self.process.stdout
-        assert stream is not None  # A pipe was asked for.
+        assert self.process.stdout is not None  # A pipe was asked for.
         garbage: str | None = None
-        with stream:
+        with io.BufferedReader(self.process.stdout) as stream:  # type: ignore[type-var] # unbuffered, so it is raw
             for line in stream:
                 try:
                     self._take(json.loads(line))
-                except (ValueError, TypeError, KeyError, AttributeError):
+                except Exception:  # noqa: BLE001 # Whatever it stumbled over, nobody may wait for ever.
                     garbage = line[:200].decode("utf-8", "replace")
                     self.process.kill()
                     break
@@ -316,6 +344,8 @@ class _Worker:
             self.dead = True
             pending, self._pending = self._pending, {}
             asked, self._asked = self._asked, {}
+            stats, self._stats = self._stats, collections.deque()
+        self._outbox.put(None)
         if not self._closing:
             self._record.died(asked.values())
         death = (
@@ -327,7 +357,7 @@ class _Worker:
             self.loaded.set_exception(death)
         for future in pending.values():
             _end(future, death)
-        for waiting in self._stats:
+        for waiting in stats:
             if waiting.set_running_or_notify_cancel():
                 waiting.set_exception(death)
 
@@ -349,7 +379,7 @@ class _Worker:
             else:
                 self._finish(message["id"], error)
         elif event == "log":
-            self._say(message["text"])
+            observe(self._say, message["text"])
         elif event == "stats":
             _end(self._stats.popleft(), dict(message["stats"]))
         else:

@@ -11,6 +11,7 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -20,11 +21,24 @@ _POLL_SECONDS: Final = 0.05
 _SAY_AFTER_SECONDS: Final = 0.5
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What `machine_lock` came to."""
+
+    held: bool
+    """False when waiting was given up: then the machine is another's."""
+    path: Path
+
+    def is_wanted(self) -> bool:
+        """Whether another process waits for the machine."""
+        return _someone_waits(self.path)
+
+
 @contextlib.contextmanager
 def machine_lock(
     path: Path, *, wait: bool, say: Callable[[str], None], given_up: Callable[[], bool]
-) -> Iterator[float]:
-    """Hold the machine's engine. Yields the seconds it took to get it.
+) -> Iterator[Turn]:
+    """Hold the machine's engine, or give up waiting for it; what is yielded says which.
 
     llama.cpp's threads spin while they wait for each other, so two processes that decode at once slow each other
     tenfold: waiting is faster for both.
@@ -33,7 +47,7 @@ def machine_lock(
         path: the lock file, made when it is not there, writable by every user of the machine.
         wait: whether to wait for another process that holds it.
         say: gets one line for a person when the wait is long.
-        given_up: asked while waiting; True ends the wait as if the lock were ours, for a caller that then has nothing to do.
+        given_up: asked while waiting; True ends the wait without the lock.
 
     Raises:
         EngineBusyError: another process holds it and `wait` is False.
@@ -66,7 +80,7 @@ def machine_lock(
         if queue is not None:
             os.close(queue)
             queue = None
-        yield time.monotonic() - started
+        yield Turn(held, path)
     finally:
         os.close(file)
         if queue is not None:

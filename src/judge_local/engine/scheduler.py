@@ -115,7 +115,7 @@ class Scheduler:
         started = time.monotonic()
         before = self.totals["decode_seconds"] + self.totals["draw_seconds"]
         try:
-            self._drop_over()
+            self.drop_over()
             self._advance_reader()
             if self._live or self._reading:
                 self._evaluate()
@@ -356,8 +356,8 @@ class Scheduler:
 
     # Ends.
 
-    def _drop_over(self) -> None:
-        """End what is cancelled or late."""
+    def drop_over(self) -> None:
+        """End what is cancelled or late. Done with every step; to be called while there is no turn to step."""
         for run in list(self._live):
             self._end_if_over(run.id, run)
         for group in (self._reading, self._opened):
@@ -377,6 +377,7 @@ class Scheduler:
                 waiting.requests = [
                     request for request in waiting.requests if not self._end_if_over(request.id)
                 ]
+            self._waiting = deque(waiting for waiting in self._waiting if waiting.requests)
 
     def _end_if_over(self, request: str, run: Run | None = None) -> bool:
         if not self._interrupter.is_over(request):

@@ -9,7 +9,6 @@ parent: end of stdin raises the abort flag, so it ends in the middle of a decode
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import queue
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from judge_local.engine import protocol
-from judge_local.engine.lock import hold_shared, machine_lock
+from judge_local.engine.lock import Turn, hold_shared, machine_lock
 from judge_local.errors import EngineError, JudgeLocalError, ModelFileError
 
 if TYPE_CHECKING:
@@ -30,6 +29,9 @@ if TYPE_CHECKING:
 
 _LAST_GRACE_SECONDS: Final = 2.0
 """After the end of stdin, the process ends by force when a decode has not stopped by then."""
+
+_TURN_SECONDS: Final = 5.0
+"""So long a process keeps the machine while another waits for it."""
 
 Write = Callable[[Mapping[str, Any]], None]
 
@@ -115,7 +117,7 @@ class _Worker:
             raise ModelFileError(
                 str(path), "is not a model that writes text", "Choose an instruction-tuned model."
             )
-        template = settings.chat_template or model.chat_template
+        template = model.chat_template if settings.chat_template is None else settings.chat_template
         assembler = PromptAssembler(model, template, where=path.name)
         abort = AbortFlag()
         self._interrupter: Interrupter = Interrupter(abort)
@@ -163,32 +165,46 @@ class _Worker:
         """Answer submissions until the client is gone. The machine is held while there is anything to do."""
         while (requests := self._queue.get()) is not None:
             self._scheduler.submit(requests)
-            try:
-                with machine_lock(
-                    Path(self._settings.lock_path),
-                    wait=self._settings.wait,
-                    say=lambda text: self._write({"event": "log", "text": text}),
-                    given_up=functools.partial(self._are_over, requests),
-                ):
-                    self._work_off()
-            except EngineError as error:
-                self._scheduler.refuse(error)
+            while self._scheduler.busy:
+                try:
+                    with machine_lock(
+                        Path(self._settings.lock_path),
+                        wait=self._settings.wait,
+                        say=lambda text: self._write({"event": "log", "text": text}),
+                        given_up=self._nothing_left,
+                    ) as turn:
+                        if turn.held:
+                            self._work_off(turn)
+                except EngineError as error:
+                    self._take_in()
+                    self._scheduler.refuse(error)
         self._scheduler.close()
 
-    def _work_off(self) -> None:
-        """Step until nothing is left, taking in what comes meanwhile."""
+    def _work_off(self, turn: Turn) -> None:
+        """Step until nothing is left, or until another process has waited long enough, taking in what comes meanwhile."""
+        until = time.monotonic() + _TURN_SECONDS
         while self._scheduler.busy:
-            while not self._queue.empty():
-                more = self._queue.get()
-                if more is None:
-                    # The end: everything is cancelled, and the scheduler says so to each.
-                    self._queue.put(None)
-                    break
-                self._scheduler.submit(more)
+            self._take_in()
             self._scheduler.step()
+            if time.monotonic() >= until:
+                if turn.is_wanted():
+                    return
+                until = time.monotonic() + _TURN_SECONDS
 
-    def _are_over(self, requests: list[protocol.Generate]) -> bool:
-        return all(self._interrupter.is_over(request.id) for request in requests)
+    def _take_in(self) -> None:
+        while not self._queue.empty():
+            more = self._queue.get()
+            if more is None:
+                # The end: everything is cancelled, and the scheduler says so to each.
+                self._queue.put(None)
+                return
+            self._scheduler.submit(more)
+
+    def _nothing_left(self) -> bool:
+        """While the machine is another's: end what is cancelled or late. True when that was all."""
+        self._take_in()
+        self._scheduler.drop_over()
+        return not self._scheduler.busy
 
     def _deliver(self, request: str, outcome: protocol.Generated | JudgeLocalError) -> None:
         if isinstance(outcome, protocol.Generated):

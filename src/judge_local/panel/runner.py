@@ -247,12 +247,12 @@ class _Panel(Generic[T, A, M]):
         def too_late(message: str) -> CallTimeoutError:
             return CallTimeoutError(name, message, "Allow more time for a call.")
 
-        def attempt() -> Awaitable[A | None]:
+        async def attempt() -> A | None:
+            if self._is_over():
+                await asyncio.get_running_loop().create_future()  # Until the seat is cancelled, which is due.
             problem = f"no answer within {seconds:g} s"
-            return with_timeout(lambda: self._called(target), seconds, problem, too_late)
+            return await with_timeout(lambda: self._called(target), seconds, problem, too_late)
 
-        if self._is_over():
-            await asyncio.get_running_loop().create_future()  # Until the seat is cancelled, which is due.
         try:
             return await with_retry(attempt, self.retry)
         except Exception as error:  # noqa: BLE001 # A call may raise what it likes.

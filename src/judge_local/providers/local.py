@@ -16,7 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from judge_local.errors import InvalidAnswerError, JudgeLocalError, UsageError, excerpt
+from judge_local.answer_text import extract_json
+from judge_local.errors import InvalidAnswerError, JudgeLocalError, UsageError
 from judge_local.prompt import PROMPT_VERSION, restate_schema
 from judge_local.providers.base import CompletionRequest, CompletionResponse
 from judge_local.run import Note, TokenUsage
@@ -158,12 +159,14 @@ class LocalProvider:
             ModelFileError, ChatTemplateError: the model cannot be used.
             EngineCrashedError: the worker died while loading.
         """
+        for request in requests:
+            # Without pins first: a pin hides the schema of what it fixes, which must hold too. Fingerprints need it.
+            self._grammar(request, pinned=False)
         grammars = [self._grammar(request, pinned=True) for request in requests]
         asked = [
             self._generate(request, grammar) for request, grammar in zip(requests, grammars, strict=True)
         ]
-        outcomes = await self._client.submit(asked, [request.deadline for request in requests])
-        facts = await self._client.facts()
+        outcomes, facts = await self._client.submit(asked, [request.deadline for request in requests])
         return [
             outcome if isinstance(outcome, JudgeLocalError) else self._respond(request, outcome, facts)
             for request, outcome in zip(requests, outcomes, strict=True)
@@ -238,10 +241,8 @@ class LocalProvider:
         self, request: CompletionRequest, done: Generated, facts: Facts
     ) -> CompletionResponse | JudgeLocalError:
         try:
-            answer = _strict_json(done.text)
-        except ValueError as error:
-            fault = InvalidAnswerError("answer", f"{excerpt(done.text)} is not JSON ({error})")
-            fault.raw = done.text
+            answer = extract_json(done.text)
+        except InvalidAnswerError as fault:
             return fault
         return CompletionResponse(
             json=_in_schema_order(answer, request.schema),
@@ -271,23 +272,6 @@ class LocalProvider:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _strict_json(text: str) -> Any:
-    """`text` as JSON, refusing what `json.loads` lets through: NaN, Infinity, and a key given twice."""
-
-    def refuse_constant(name: str) -> None:
-        raise ValueError(f"{name} is no JSON number")
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
-            keys = [key for key, _ in pairs]
-            repeated = next(key for key in keys if keys.count(key) > 1)
-            raise ValueError(f"the key {repeated!r} is given twice")
-        return found
-
-    return json.loads(text, parse_constant=refuse_constant, object_pairs_hook=unique)
 
 
 def _in_schema_order(answer: Any, schema: Mapping[str, Any]) -> Any:
