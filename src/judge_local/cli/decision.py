@@ -38,7 +38,7 @@ def decision_lines(result: Result, *, seconds: float) -> Iterator[Line]:
         yield Line(f"{decision.agreement:.2f} of the graded runs agree", indent=1, label="agreement")
         # Not rounded to two places: 0.799 must not look like the threshold it missed.
         yield Line(f"{decision.mean_confidence:g} on average, self-reported", indent=1, label="confidence")
-    repeats = "; the rest repeat others and count for nothing" if decision.replays else ""
+    repeats = "; the rest repeat others and add nothing" if decision.replays else ""
     yield Line(f"{decision.distinct_runs} distinct of {len(decision.runs)}{repeats}", indent=1, label="runs")
     for model in dict.fromkeys(f"{run.provider} {run.model}" for run in decision.runs):
         yield Line(model, indent=1, label="model")
