@@ -102,6 +102,23 @@ async def test_many_answers_come_in_the_order_of_the_requests(provider: LocalPro
     assert [response.json["claim"] for response in responses] == [pin["claim"] for pin in pins]
 
 
+async def test_a_verdict_may_hold_more_than_its_five_fields(provider: LocalProvider) -> None:
+    """Lists too: how much room is set aside does not grow with all that a schema would allow."""
+    extra = {"quotes": {"type": "array", "items": {"type": "string", "maxLength": 5}, "maxItems": 3}}
+    schema = {**SHORT, "properties": {**SHORT["properties"], **extra}}
+    huge = {"quotes": {"type": "array", "items": {"type": "string"}}}
+    small, large = await provider.complete_many(
+        [
+            request(schema=schema, temperature=1.0),
+            request(schema={**SHORT, "properties": {**SHORT["properties"], **huge}}),
+        ]
+    )
+
+    assert not isinstance(small, Exception)
+    assert isinstance(small.json["quotes"], list)
+    assert not isinstance(large, ContextOverflowError)
+
+
 async def test_one_that_fails_leaves_the_others_their_answers(provider: LocalProvider) -> None:
     good, bad = await provider.complete_many([request(), request(user="x" * 9000)])
 

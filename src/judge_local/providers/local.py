@@ -33,6 +33,9 @@ TYPICAL_CHARS_PER_TOKEN: Final = 12
 """Room set aside per run at first, in characters of the grammar's longest text: that counts each character of a string as
 an escape of six, and prose takes about four characters a token; half of it is a margin. A longer answer gets more."""
 
+MOST_TYPICAL_TOKENS: Final = 768
+"""And never more than this: a schema may allow a list of a thousand texts, which no judge writes."""
+
 _GRAMMARS_KEPT: Final = 64
 
 
@@ -219,7 +222,9 @@ class LocalProvider:
             user=request.user,
             grammar=grammar.gbnf,
             max_tokens=limit,
-            typical_tokens=min(limit, max(1, grammar.max_chars // TYPICAL_CHARS_PER_TOKEN)),
+            typical_tokens=min(
+                limit, MOST_TYPICAL_TOKENS, max(1, grammar.max_chars // TYPICAL_CHARS_PER_TOKEN)
+            ),
             temperature=request.temperature,
             seed=request.seed,
         )
