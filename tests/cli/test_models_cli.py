@@ -202,6 +202,16 @@ def test_rm_goes_on_after_what_it_cannot_take(folder, stored):
     assert not stored.path.exists()
 
 
+def test_verify_does_not_pass_over_an_entry_it_cannot_read(folder, stored):
+    """What cannot be read was not verified, so the answer is not yes."""
+    (folder / "broken.json").write_text("{")
+
+    out, err = run(commands.verify, fails=ModelStoreError)
+
+    assert out == f"ok       {folder}/judge.gguf\n"
+    assert "broken.json" in err
+
+
 def test_verify_says_ok_or_fails(folder, stored):
     assert run(commands.verify) == (f"ok       {folder}/judge.gguf\n", "")
 

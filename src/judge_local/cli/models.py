@@ -243,7 +243,8 @@ Examples:
 def verify(models: tuple[str, ...], quiet: bool, as_json: bool) -> None:
     """Hash models again and compare.
 
-    With no MODEL, all of the folder. Exit code 4 when a file is missing or its bytes have changed.
+    With no MODEL, all of the folder. Exit code 4 when a file is missing, its bytes have changed, or the registry
+    cannot be read.
     """
     store = _store()
     chosen = [store.get(name) or store.find(name) for name in models] if models else list(store.list())
@@ -268,7 +269,12 @@ def verify(models: tuple[str, ...], quiet: bool, as_json: bool) -> None:
     else:
         for _, check in checks:
             emit(f"{check.state:8} {clean(str(check.path))}")
+    broken = store.problems() if not models else ()
+    for problem in broken:
+        say(problem)
     bad = sorted({model.name for model, check in checks if check.state != "ok"})
+    if broken and not bad:
+        raise ModelStoreError("registry", f"{len(broken)} of its entries cannot be read", "See above for each.")
     if bad:
         again = f"Run `judge-local pull {bad[0]} --force`, or `judge-local rm {bad[0]}`."
         raise ModelFileError(", ".join(bad), "is not what was fetched", again)
