@@ -16,7 +16,14 @@ import click
 
 from judge_local.cli.group import remember_verbose
 from judge_local.cli.interrupts import ending_at_once
-from judge_local.cli.parameters import FILE, GpuLayers, Number
+from judge_local.cli.options import (
+    machine_options,
+    material_options,
+    schema_options,
+    text_options,
+    threshold_options,
+)
+from judge_local.cli.parameters import FILE, Number
 
 if TYPE_CHECKING:
     from judge_local.cli.call import Call, Options
@@ -57,26 +64,7 @@ def make_provider(options: Options, call: Call, on_event: Callable[[str], None])
     "empty. With several claims, the worst: 0 < 3 < 1 < 2 < 4."
 )
 @click.argument("subject", metavar="SUBJECT|-", type=FILE)
-@click.option(
-    "--claim",
-    multiple=True,
-    metavar="TEXT",
-    allow_from_autoenv=False,
-    help="What to decide. May be repeated.",
-)
-@click.option(
-    "--claims",
-    type=FILE,
-    metavar="FILE",
-    allow_from_autoenv=False,
-    help='More claims: one a line, or JSON Lines with "claim" and, if wanted, "id", "reference", "label".',
-)
-@click.option(
-    "--reference",
-    type=FILE,
-    metavar="FILE",
-    help="A text to judge against, trusted no more than the subject.",
-)
+@material_options
 @click.option(
     "--model",
     metavar="M",
@@ -106,35 +94,13 @@ def make_provider(options: Options, call: Call, on_event: Callable[[str], None])
     show_default=True,
     help="Of the first run.",
 )
-@click.option("--schema", type=FILE, metavar="FILE", help="A verdict schema of your own.")
-@click.option(
-    "--checked",
-    multiple=True,
-    metavar="KEYWORD",
-    allow_from_autoenv=False,
-    help="Leave this keyword of your schema to the validator. May be repeated.",
-)
+@schema_options
 @click.option(
     "--vary",
     type=click.Choice(["options", "seed", "none"]),
     help="What differs from run to run. Default: the order of the options.",
 )
-@click.option(
-    "--auto-pass",
-    type=Number(0, 1),
-    metavar="SHARE",
-    default=0.8,
-    show_default=True,
-    help="Least mean confidence of an auto-pass.",
-)
-@click.option(
-    "--auto-fail",
-    type=Number(0, 1),
-    metavar="SHARE",
-    default=0.8,
-    show_default=True,
-    help="Least mean confidence of an auto-fail.",
-)
+@threshold_options
 @click.option(
     "--timeout",
     type=Number(0, min_open=True),
@@ -144,10 +110,7 @@ def make_provider(options: Options, call: Call, on_event: Callable[[str], None])
 @click.option(
     "--deterministic", is_flag=True, help="The same bytes again on the same machine, at some cost in speed."
 )
-@click.option(
-    "--threads", type=click.IntRange(min=1), metavar="N", help="Default: the cores that may really be used."
-)
-@click.option("--gpu-layers", type=GpuLayers(), default="auto", show_default=True, help="Layers on the GPU.")
+@machine_options
 @click.option(
     "--chat-template", type=FILE, metavar="FILE", help="A Jinja template, for a model that brings none."
 )
@@ -157,8 +120,7 @@ def make_provider(options: Options, call: Call, on_event: Callable[[str], None])
     metavar="DIR",
     help="Keep answers there, and take those that are there.",
 )
-@click.option("--no-wait", is_flag=True, help="Fail at once when another process is judging.")
-@click.option("--no-text", is_flag=True, help="Leave subject and reference out of --json.")
+@text_options
 @click.option("--json", is_flag=True, help="One result object; with several claims, one a line.")
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
 @click.option(

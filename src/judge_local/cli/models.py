@@ -274,7 +274,9 @@ def verify(models: tuple[str, ...], quiet: bool, as_json: bool) -> None:
         say(problem)
     bad = sorted({model.name for model, check in checks if check.state != "ok"})
     if broken and not bad:
-        raise ModelStoreError("registry", f"{len(broken)} of its entries cannot be read", "See above for each.")
+        raise ModelStoreError(
+            "registry", f"{len(broken)} of its entries cannot be read", "See above for each."
+        )
     if bad:
         again = f"Run `judge-local pull {bad[0]} --force`, or `judge-local rm {bad[0]}`."
         raise ModelFileError(", ".join(bad), "is not what was fetched", again)

@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from judge_local.cli.group import remember_verbose
-from judge_local.cli.parameters import FILE, GpuLayers, Number
+from judge_local.cli.options import (
+    machine_options,
+    material_options,
+    schema_options,
+    text_options,
+    threshold_options,
+)
+from judge_local.cli.parameters import FILE, Number
 
 if TYPE_CHECKING:
     from judge_local.cli.call import Call
@@ -89,26 +96,7 @@ def open_judges(
     "or configuration; 5 the subject is empty. With several claims, the worst: 0 < 3 < 1 < 2 < 4."
 )
 @click.argument("subject", metavar="SUBJECT|-", type=FILE)
-@click.option(
-    "--claim",
-    multiple=True,
-    metavar="TEXT",
-    allow_from_autoenv=False,
-    help="What to decide. May be repeated.",
-)
-@click.option(
-    "--claims",
-    type=FILE,
-    metavar="FILE",
-    allow_from_autoenv=False,
-    help='More claims: one a line, or JSON Lines with "claim" and, if wanted, "id", "reference", "label".',
-)
-@click.option(
-    "--reference",
-    type=FILE,
-    metavar="FILE",
-    help="A text to judge against, trusted no more than the subject.",
-)
+@material_options
 @click.option(
     "--judge",
     multiple=True,
@@ -157,36 +145,10 @@ def open_judges(
     show_default=True,
     help="Of every run.",
 )
-@click.option("--schema", type=FILE, metavar="FILE", help="A verdict schema of your own.")
-@click.option(
-    "--checked",
-    multiple=True,
-    metavar="KEYWORD",
-    allow_from_autoenv=False,
-    help="Leave this keyword of your schema to the validator. May be repeated.",
-)
-@click.option(
-    "--auto-pass",
-    type=Number(0, 1),
-    metavar="SHARE",
-    default=0.8,
-    show_default=True,
-    help="Least mean confidence of an auto-pass.",
-)
-@click.option(
-    "--auto-fail",
-    type=Number(0, 1),
-    metavar="SHARE",
-    default=0.8,
-    show_default=True,
-    help="Least mean confidence of an auto-fail.",
-)
-@click.option(
-    "--threads", type=click.IntRange(min=1), metavar="N", help="Default: the cores that may really be used."
-)
-@click.option("--gpu-layers", type=GpuLayers(), default="auto", show_default=True, help="Layers on the GPU.")
-@click.option("--no-wait", is_flag=True, help="Fail at once when another process is judging.")
-@click.option("--no-text", is_flag=True, help="Leave subject and reference out of --json.")
+@schema_options
+@threshold_options
+@machine_options
+@text_options
 @click.option("--json", is_flag=True, help="One line for each run as it lands, then one for the decision.")
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
 @click.option(

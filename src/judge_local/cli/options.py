@@ -1,0 +1,99 @@
+"""Options that several commands share, each group a decorator, so that they read and mean the same everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import click
+
+from judge_local.cli.parameters import FILE, GpuLayers, Number
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _group(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """One decorator for `options`, which keep their order in the help."""
+
+    def decorate(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+material_options: Final = _group(
+    click.option(
+        "--claim",
+        multiple=True,
+        metavar="TEXT",
+        allow_from_autoenv=False,
+        help="What to decide. May be repeated.",
+    ),
+    click.option(
+        "--claims",
+        type=FILE,
+        metavar="FILE",
+        allow_from_autoenv=False,
+        help='More claims: one a line, or JSON Lines with "claim" and, if wanted, "id", "reference", "label".',
+    ),
+    click.option(
+        "--reference",
+        type=FILE,
+        metavar="FILE",
+        help="A text to judge against, trusted no more than the subject.",
+    ),
+)
+"""What is judged: the claims, and what they are judged against."""
+
+schema_options: Final = _group(
+    click.option("--schema", type=FILE, metavar="FILE", help="A verdict schema of your own."),
+    click.option(
+        "--checked",
+        multiple=True,
+        metavar="KEYWORD",
+        allow_from_autoenv=False,
+        help="Leave this keyword of your schema to the validator. May be repeated.",
+    ),
+)
+"""The verdict's schema."""
+
+threshold_options: Final = _group(
+    click.option(
+        "--auto-pass",
+        type=Number(0, 1),
+        metavar="SHARE",
+        default=0.8,
+        show_default=True,
+        help="Least mean confidence of an auto-pass.",
+    ),
+    click.option(
+        "--auto-fail",
+        type=Number(0, 1),
+        metavar="SHARE",
+        default=0.8,
+        show_default=True,
+        help="Least mean confidence of an auto-fail.",
+    ),
+)
+"""When a unanimous ensemble settles itself."""
+
+machine_options: Final = _group(
+    click.option(
+        "--threads",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Default: the cores that may really be used.",
+    ),
+    click.option(
+        "--gpu-layers", type=GpuLayers(), default="auto", show_default=True, help="Layers on the GPU."
+    ),
+)
+"""What of the machine is used."""
+
+text_options: Final = _group(
+    click.option("--no-wait", is_flag=True, help="Fail at once when another process is judging."),
+    click.option("--no-text", is_flag=True, help="Leave subject and reference out of --json."),
+)
+"""Waiting for the machine, and what the output leaves out."""
