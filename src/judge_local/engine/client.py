@@ -42,13 +42,12 @@ _STDERR_LINES: Final = 20
 _CLOSE_SECONDS: Final = 5.0
 _INFO_SECONDS: Final = 60.0
 
-_PATIENT: Final = {"OMP_WAIT_POLICY": "passive"}
-"""Environment of the worker, where the user has not set it otherwise.
+_PATIENT: Final = {"GOMP_SPINCOUNT": "2000"}
+"""Environment of the worker, where the user has not said how OpenMP's threads are to wait.
 
-llama.cpp's threads meet hundreds of times a token. By default OpenMP lets the first to arrive spin for the others, and
-when any other program keeps one core busy, the spinning takes the core that the others need: on two cores beside one
-busy process, a token took 60 to 4,500 ms instead of 17. Waiting passively costs next to nothing on a quiet machine.
-See docs/engine.md for the figures.
+llama.cpp's threads meet hundreds of times a token. By default the first to arrive spins for about a millisecond before it
+sleeps; when other programs keep the cores busy, that spinning takes the time the other threads need. A short spin keeps
+the full speed of a quiet machine and most of it on a busy one. See docs/engine.md for the figures.
 """
 
 Outcome = Generated | JudgeLocalError
@@ -251,7 +250,7 @@ class _Worker:
             bufsize=0,
             # Out of the terminal's reach: Ctrl-C goes to a whole process group, and what it means is this process's to say.
             process_group=0,
-            env={**_PATIENT, **os.environ},
+            env=dict(os.environ) if "OMP_WAIT_POLICY" in os.environ else {**_PATIENT, **os.environ},
         )
         errors = threading.Thread(
             target=_drain, args=(self.process, self._stderr), name="worker-stderr", daemon=True
