@@ -334,3 +334,12 @@ def test_any_piece_of_the_subject_is_found(subject, start, length):
     piece = subject[start : start + length]
     if '"' not in piece and piece.strip():
         assert unsupported_quotes(f'It says "{piece}".', subject) == ()
+
+
+@pytest.mark.parametrize(
+    ("subject", "claim", "reference"),
+    [(None, "c", None), (b"s", "c", None), ("s", None, None), ("s", "c", b"r")],
+)
+def test_what_is_no_text_is_named(subject, claim, reference):
+    with pytest.raises(UsageError, match="not a string"):
+        build_prompt(subject, claim, reference=reference)

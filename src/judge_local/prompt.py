@@ -89,6 +89,11 @@ def build_prompt(subject: str, claim: str, *, reference: str | None = None) -> P
         EmptySubjectError: `subject` is empty or only whitespace.
         UsageError: `claim` is empty or only whitespace, or a text holds a lone surrogate.
     """
+    for name, text in (("subject", subject), ("claim", claim), ("reference", reference or "")):
+        if not isinstance(text, str):
+            raise UsageError(
+                name, f"{excerpt(text)} is a {type(text).__name__}, not a string", "Decode it first."
+            )
     if not subject.strip():
         raise EmptySubjectError("subject", "it is empty", "Give the material that the claim is about.")
     if not claim.strip():
