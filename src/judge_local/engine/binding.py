@@ -285,7 +285,6 @@ class Context:
         self._model = model
         self._memory = _llama.llama_get_memory(self._context)
         self.n_ctx = int(_llama.llama_n_ctx(self._context))
-        self.n_batch, self.n_sequences = n_batch, n_sequences
         self._tokens = np.zeros(n_batch, dtype=np.int32)
         self._positions = np.zeros(n_batch, dtype=np.int32)
         self._owners = np.zeros(n_batch, dtype=np.int32)
@@ -349,10 +348,6 @@ class Context:
     def forget(self, sequence: int, start: int = 0) -> bool:
         """Drop a sequence from position `start` on. False when the model cannot drop a part (recurrent ones)."""
         return bool(_llama.llama_memory_seq_rm(self._memory, sequence, start, -1))
-
-    def clear(self) -> None:
-        """Drop everything."""
-        _llama.llama_memory_clear(self._memory, True)
 
     def close(self) -> None:
         """Free the cells."""

@@ -6,7 +6,7 @@ awaits `complete_json` cancels the work itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -91,6 +91,3 @@ class InferenceProvider(Protocol):
             JudgeLocalError: no usable answer came; its `retryable` says whether asking again may help.
         """
         ...
-
-
-ManyResponses = Sequence["CompletionResponse | Exception"]
