@@ -7,7 +7,7 @@ import pytest
 
 from judge_local.consensus import compute_consensus
 from judge_local.errors import UsageError
-from judge_local.results import Result, no_decision, subject_sha256
+from judge_local.results import Result, ResultsHeader, no_decision, subject_sha256
 from judge_local.run import JudgeRun
 from judge_local.verdict import JudgeVerdict, Match
 from judge_local.zones import ConsensusResult, Zone, in_zone, zone_for
@@ -143,3 +143,46 @@ def test_a_wrong_shape_is_refused_in_one_line(key, value):
 def test_what_is_no_object_is_refused():
     with pytest.raises(UsageError, match="not an object"):
         Result.from_json([1])
+
+
+# --- the header -------------------------------------------------------------------------------------------------------
+
+HEADER = {
+    "judgeLocalResults": 1,
+    "model": "mock:mock-model",
+    "modelSha256": "0" * 64,
+    "schemaSha256": "1" * 64,
+    "promptVersion": "judge-local:prompt:2",
+    "settings": {"runs": 3},
+    "shard": "1/4",
+    "later": [1],
+}
+
+
+def test_header_round_trip() -> None:
+    assert ResultsHeader.from_json(HEADER).to_json() == HEADER
+
+
+def test_header_leaves_out_what_nobody_knows() -> None:
+    facts = {key: value for key, value in HEADER.items() if key not in ("modelSha256", "shard")}
+
+    assert facts == ResultsHeader.from_json(facts).to_json()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *((key, None) for key in ("model", "schemaSha256", "promptVersion", "settings")),
+        *((key, 7) for key in ("model", "modelSha256", "schemaSha256", "promptVersion", "settings", "shard")),
+        *(("judgeLocalResults", value) for value in (0, 2, True, "1", None)),
+    ],
+)
+def test_header_that_is_none(key: str, value: object) -> None:
+    with pytest.raises(UsageError):
+        ResultsHeader.from_json({**HEADER, key: value})
+
+
+@pytest.mark.parametrize("data", [None, [], "x", {"row": 1}])
+def test_other_first_lines(data: object) -> None:
+    with pytest.raises(UsageError, match="is not the header"):
+        ResultsHeader.from_json(data)

@@ -1,4 +1,4 @@
-"""One result: the decision on one claim with every run that led to it, as results files and `judge --json` hold it.
+"""What results files hold: a header that pins what they were made with, and the decision on each claim with its runs.
 
 * Keys are absent rather than null; keys of a later version survive a round trip.
 * What follows from the runs (votes, agreement, mean confidence) is computed from them again when a result is read, and a
@@ -22,7 +22,81 @@ _WRITTEN: Final = (
     *("zone", "verdict", "votes", "agreement", "meanConfidence", "distinctRuns", "replays", "runs"),
     *("certified", "error"),
 )
+RESULTS_VERSION: Final = 1
+"""The version of the results file that this program writes, and the newest that it reads."""
+
+_HEADER_KEYS: Final = (
+    "judgeLocalResults",
+    *("model", "modelSha256", "schemaSha256", "promptVersion", "settings", "shard"),
+)
 _ANY_CONFIDENCE: Final = ZoneThresholds(auto_pass=0.0, auto_fail=0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultsHeader:
+    """The first line of a results file: what all of its results were made with."""
+
+    model: str
+    """Provider and concrete model, such as `llama-cpp:smollm2-135m@0123456789ab`."""
+    model_sha256: str | None
+    """SHA-256 of the weights, 64 hex digits; None where nobody knows them (a server, a scripted provider)."""
+    schema_sha256: str
+    """SHA-256 of the verdict schema as compact JSON with sorted keys."""
+    prompt_version: str
+    settings: Mapping[str, Any]
+    """Everything else that may change an answer or a zone, by name in camelCase: JSON's types only."""
+    shard: str | None = None
+    """`i/n` where the file holds one shard of the rows."""
+    unknown: Mapping[str, Any] = field(default_factory=dict)
+    """Keys of a later version, kept as they were."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The file format."""
+        facts: dict[str, Any] = {
+            "judgeLocalResults": RESULTS_VERSION,
+            "model": self.model,
+            "modelSha256": self.model_sha256,
+            "schemaSha256": self.schema_sha256,
+            "promptVersion": self.prompt_version,
+            "settings": dict(self.settings),
+            "shard": self.shard,
+        }
+        return {**{key: value for key, value in facts.items() if value is not None}, **self.unknown}
+
+    @classmethod
+    def from_json(cls, data: Any) -> ResultsHeader:
+        """Read the first line of a results file.
+
+        Raises:
+            UsageError: it is no header, or one of a later version than this program reads.
+        """
+        if not isinstance(data, Mapping) or "judgeLocalResults" not in data:
+            raise UsageError("results", f"{excerpt(data)} is not the header of a results file")
+        version = data["judgeLocalResults"]
+        if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= RESULTS_VERSION:
+            raise UsageError(
+                "results",
+                f"version {excerpt(version)} is none that this program reads (up to {RESULTS_VERSION})",
+                "Use the version of judge-local that wrote the file.",
+            )
+        for key in ("model", "schemaSha256", "promptVersion"):
+            if not isinstance(data.get(key), str):
+                raise UsageError("results", f"the header's {key} is {excerpt(data.get(key))}, not a string")
+        for key in ("modelSha256", "shard"):
+            if key in data and not isinstance(data[key], str):
+                raise UsageError("results", f"the header's {key} is {excerpt(data[key])}, not a string")
+        settings = data.get("settings")
+        if not isinstance(settings, Mapping):
+            raise UsageError("results", f"the header's settings are {excerpt(settings)}, not an object")
+        return cls(
+            model=data["model"],
+            model_sha256=data.get("modelSha256"),
+            schema_sha256=data["schemaSha256"],
+            prompt_version=data["promptVersion"],
+            settings=settings,
+            shard=data.get("shard"),
+            unknown={key: value for key, value in data.items() if key not in _HEADER_KEYS},
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
