@@ -303,6 +303,15 @@ def test_a_bias_changes_the_odds_by_its_exponential(bench: Bench, options: Seque
         assert written.count(name) / 600 == pytest.approx(share, abs=4 * (share * (1 - share) / 600) ** 0.5)
 
 
+@pytest.mark.parametrize("option", OPTIONS[2])
+def test_a_bias_chooses_inside_a_character(bench: Bench, option: str) -> None:
+    slot = ask(OPTIONS[2])[0].slot
+    assert slot is not None
+    done = bench.ask(ask(OPTIONS[2], slot=replace(slot, bias={option: 50.0})))
+
+    assert {json.loads(one.text)["match"] for one in done} == {option}
+
+
 def test_a_slot_that_is_fixed_has_no_probabilities(bench: Bench) -> None:
     fixed = 'root ::= "{\\"match\\":\\"pass\\",\\"sure\\":" ("0" | "1") "}"\n'
     (done,) = bench.ask(ask(OPTIONS[0], runs=1, grammar=fixed))

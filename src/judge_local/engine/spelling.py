@@ -15,6 +15,9 @@ from typing import Final, Protocol
 GIVEN_BACK: Final = 4
 """At most this many tokens at the end of a forced text are left to the model."""
 
+_CONTINUATION: Final = bytes(range(0x80, 0xC0))
+"""Bytes that stand inside a character of UTF-8."""
+
 
 class Pieces(Protocol):
     """What spelling needs of a model."""
@@ -68,15 +71,21 @@ class Speller:
         return self._vocabulary.piece(token)
 
     def spell(self, forced: bytes, *, last: bool) -> list[int]:
-        """Tokens of `forced` (valid UTF-8), without those at its end that are better left to the model.
+        """Tokens of `forced`, without those at its end that are better left to the model.
+
+        A text that begins inside a character is left to the model whole, unless it is the last: tokens are spelled from
+        text, and there is none until the character is complete.
 
         Args:
-            forced: what must follow.
+            forced: what must follow; UTF-8, but for the first bytes of the first character.
             last: whether the text ends with it, so that nothing can be merged with its end.
         """
-        if not forced:
+        inside = len(forced) - len(forced.lstrip(_CONTINUATION))
+        if not forced or (inside and not last):
             return []
-        tokens = list(self._tokenize(forced.decode()))
+        # The rest of a character that has no token of its own is spelled byte by byte, as the model began it.
+        rest = [self.lexicon.tokens(forced[at : at + 1])[:1] for at in range(inside)]
+        tokens = [*(token for one in rest for token in one), *self._tokenize(forced[inside:].decode())]
         if last:
             return tokens
         # `starts[i]`: where token i begins.
