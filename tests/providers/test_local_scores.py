@@ -132,3 +132,25 @@ def test_places_that_are_none(tiny_model: Path) -> None:
         LocalProvider(tiny_model, probabilities=("after",))
     with pytest.raises(UsageError, match="are not places"):
         LocalProvider(tiny_model, probabilities="slot")
+
+
+async def test_filters_reach_the_draw_and_the_fingerprint(tiny_model: Path, provider: LocalProvider) -> None:
+    """With one token to draw from, sampling writes what greedy decoding writes, as far as logits are the same."""
+    asked = [request(temperature=1.5, seed=seed) for seed in range(3)]
+    async with LocalProvider(tiny_model, top_k=1) as narrow:
+        drawn = [done for done in await narrow.complete_many(asked) if not isinstance(done, Exception)]
+        greedy = await narrow.complete_json(request())
+        keys = {narrow.settings_key, provider.settings_key}
+    wide = [done for done in await provider.complete_many(asked) if not isinstance(done, Exception)]
+
+    assert len({done.text for done in drawn}) < len({done.text for done in wide}) == 3
+    assert drawn[0].fingerprint != wide[0].fingerprint
+    assert greedy.fingerprint == (await provider.complete_json(request())).fingerprint
+    assert sum(done.stats["fell_back"] for done in drawn) > 0
+    assert len(keys) == 2
+
+
+@pytest.mark.parametrize(("name", "value"), [("top_k", -1), ("top_p", 1.1), ("min_p", float("nan"))])
+def test_filters_that_cannot_be_meant(tiny_model: Path, name: str, value: Any) -> None:
+    with pytest.raises(UsageError, match=name):
+        LocalProvider(tiny_model, **{name: value})

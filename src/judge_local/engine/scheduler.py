@@ -288,10 +288,9 @@ class Scheduler:
             run.position += count
             del run.pending[:count]
             if not run.pending:
+                back = partial(context.forget, run.sequence)
                 try:
-                    outcome = self._writer.draw(
-                        run, context.logits(row), partial(context.forget, run.sequence)
-                    )
+                    outcome = self._writer.draw(run, context.logits(row), back)
                 except JudgeLocalError as error:
                     outcome = error
                 if outcome is not None:

@@ -118,7 +118,7 @@ class _Worker:
                 str(path), "is not a model that writes text", "Choose an instruction-tuned model."
             )
         template = model.chat_template if settings.chat_template is None else settings.chat_template
-        assembler = PromptAssembler(model, template, where=path.name)
+        assembler = PromptAssembler(model, template, where=path.name, thinking=settings.thinking)
         abort = AbortFlag()
         self._interrupter: Interrupter = Interrupter(abort)
         self._scheduler: Scheduler = Scheduler(
@@ -135,6 +135,7 @@ class _Worker:
             gpu_offload=info["gpu_offload"],
             n_gpu_layers=layers,
             load_seconds=time.monotonic() - started,
+            thinks=assembler.style is not None,
             notes=assembler.notes,
         )
 
