@@ -379,7 +379,7 @@ async def test_what_a_schema_adds_is_written_before_the_decision():
     await ask(provider, runs=1, schema=schema, order=["match", "claim"])
 
     assert [request.order for request in provider.requests] == [
-        ("observed", "severity", "reasoning", "match", "confidence", "claim"),
+        ("claim", "observed", "severity", "reasoning", "match", "confidence"),
         ("match", "claim"),
     ]
 

@@ -39,11 +39,8 @@ from judge_local.zones import DEFAULT_ZONES, ConsensusResult, Zone, ZoneThreshol
 VARY: Final = ("options", "seed", "none")
 """The designs: options in another order and other words (and another seed), another seed alone, nothing."""
 
-DECODE_ORDER: Final = ("observed", "reasoning", "match", "confidence", "claim")
-"""The order in which a verdict is written where none is asked for: what was seen, why, and only then what follows.
-
-The claim comes last: it has just been read, and where it is pinned nothing that follows the last free token is evaluated.
-"""
+DECODE_ORDER: Final = ("claim", "observed", "reasoning", "match", "confidence")
+"""The order in which a verdict is written where none is asked for: what was seen, why, and only then what follows."""
 
 _warned: set[str] = set()
 
@@ -381,7 +378,7 @@ def _decode_order(schema: Mapping[str, Any], order: Sequence[str] | None) -> tup
         if not set(DECODE_ORDER) <= set(declared):
             return declared  # They are declared behind a `$ref` or an `allOf`; the schema's own order stands.
         extra = tuple(name for name in declared if name not in VERDICT_FIELDS)
-        return (*DECODE_ORDER[:1], *extra, *DECODE_ORDER[1:])
+        return (*DECODE_ORDER[:2], *extra, *DECODE_ORDER[2:])
     names = tuple(order)
     if isinstance(order, str) or len(set(names)) != len(names) or not set(names) <= set(declared):
         raise UsageError(

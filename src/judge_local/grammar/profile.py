@@ -17,7 +17,7 @@ from judge_local.grammar.compile import Grammar, compile_with
 from judge_local.grammar.parse import read_schema
 from judge_local.grammar.settings import Settings
 
-DECODE_ORDER: Final = ("observed", "reasoning", "match", "confidence", "claim")
+DECODE_ORDER: Final = ("claim", "observed", "reasoning", "match", "confidence")
 STRING_CHARS: Final = 400
 """A string without `maxLength` is at most this many characters long."""
 REASONING_CHARS: Final = 600
