@@ -22,6 +22,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from judge_local.engine.assembly import PromptAssembler
@@ -302,7 +303,9 @@ class Scheduler:
             del run.pending[:count]
             if not run.pending:
                 try:
-                    outcome = self._writer.draw(run, context.logits(row))
+                    outcome = self._writer.draw(
+                        run, context.logits(row), partial(context.forget, run.sequence)
+                    )
                 except JudgeLocalError as error:
                     outcome = error
                 if outcome is not None:
