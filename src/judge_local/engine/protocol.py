@@ -42,8 +42,8 @@ class Settings:
     n_threads: int = 1
     n_ctx: int | None = None
     """Upper limit of one run's prompt and answer, in tokens; None is what the model was trained for."""
-    slots: int = 6
-    """Runs decoded at once."""
+    slots: int | None = None
+    """Runs decoded at once; None is what this machine is measured to do well with."""
     deterministic: bool = False
     """The same inputs give the same bytes: nothing is carried over from one submission to the next."""
     chat_template: str | None = None

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from judge_local.grammar import Grammar
     from judge_local.models.store import Store
 
-TYPICAL_CHARS_PER_TOKEN: Final = 12
+TYPICAL_CHARS_PER_TOKEN: Final = 24
 """Room set aside per run at first, in characters of the grammar's longest text: that counts each character of a string as
-an escape of six, and prose takes about four characters a token; half of it is a margin. A longer answer gets more."""
+an escape of six, and prose takes about four characters a token. A longer answer gets more."""
 
 MOST_TYPICAL_TOKENS: Final = 768
 """And never more than this: a schema may allow a list of a thousand texts, which no judge writes."""
