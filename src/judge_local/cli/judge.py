@@ -19,6 +19,7 @@ from judge_local.cli.interrupts import ending_at_once
 from judge_local.cli.options import (
     machine_options,
     material_options,
+    sampling_options,
     schema_options,
     text_options,
     threshold_options,
@@ -53,6 +54,10 @@ def make_provider(options: Options, call: Call, on_event: Callable[[str], None])
         wait=not options.no_wait,
         on_event=on_event,
         chat_template=call.chat_template,
+        thinking=options.thinking,
+        top_k=options.top_k,
+        top_p=options.top_p,
+        min_p=options.min_p,
     )
     provider.start()
     return provider
@@ -93,6 +98,12 @@ def make_provider(options: Options, call: Call, on_event: Callable[[str], None])
     default=0,
     show_default=True,
     help="Of the first run.",
+)
+@sampling_options
+@click.option(
+    "--score-only",
+    is_flag=True,
+    help="Write no answer: one pass for the probability of each option. A person decides.",
 )
 @schema_options
 @click.option(
@@ -144,6 +155,13 @@ def judge(ctx: click.Context, /, **values: Any) -> None:
     from judge_local.completion import make_validator
 
     options = Options(**values)
+    if options.score_only:
+        from judge_local.cli.scores import check_score_only
+        from judge_local.cli.scores import score as work
+
+        check_score_only(options)
+    else:
+        work = decide
     call = read_call(options)
     with Progress(quiet=options.quiet) as progress:
         # What takes long and cannot be cancelled (imports, the hashing of a large file) is done outside the event loop.
@@ -151,7 +169,7 @@ def judge(ctx: click.Context, /, **values: Any) -> None:
             provider = make_provider(options, call, progress.update)
             # The engine loads the model meanwhile: importing the validator takes most of a second.
             make_validator(call.schema)
-        code = asyncio.run(decide(options, call, provider, progress))
+        code = asyncio.run(work(options, call, provider, progress))
     ctx.exit(code)
 
 
@@ -202,6 +220,7 @@ async def _decide_one(
         temperature=options.temperature,
         schema=call.schema,
         checked=options.checked,
+        option_bias=dict(options.option_bias) or None,
         vary=options.vary,
         zones=ZoneThresholds(auto_pass=options.auto_pass, auto_fail=options.auto_fail),
         cache=None if options.cache is None else JsonCache(options.cache),

@@ -40,3 +40,24 @@ class GpuLayers(click.ParamType[int | Literal["auto"]]):
         if layers < 0:
             self.fail(f"{layers} is below 0.", param, ctx)
         return layers
+
+
+class Bias(click.ParamType[tuple[str, float]]):
+    """`OPTION=NUMBER`: what is added for one option."""
+
+    name = "OPTION=NUMBER"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, float]:
+        """Read `value` as an option's name and a finite number."""
+        if isinstance(value, tuple):
+            return value
+        option, found, text = str(value).rpartition("=")
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not found or not option or not math.isfinite(number):
+            self.fail(f"{value!r} is not OPTION=NUMBER, such as pass=-0.5.", param, ctx)
+        return option, number
