@@ -431,7 +431,7 @@ async def test_a_bias_is_asked_for_and_recorded_on_every_run() -> None:
 
 @pytest.mark.parametrize("bias", [{"maybe": 1.0}, {"pass": float("inf")}, {"pass": "1"}, {"pass": True}])
 async def test_a_bias_that_cannot_be_meant(bias: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match="option_bias: .*pass, fail, partial"):
+    with pytest.raises(UsageError, match=r"option_bias: .*pass, fail, partial"):
         await run_ensemble(provider=MockProvider([PASS]), system="s", user="u", option_bias=bias)
 
 
