@@ -93,7 +93,7 @@ def _program() -> Check:
 
 
 def _engine() -> Iterator[Check]:
-    from judge_local.engine.client import engine_info
+    from judge_local.engine.children import engine_info
 
     try:
         package = f"llama-cpp-python {version('llama-cpp-python')}"

@@ -9,6 +9,8 @@
                       {"op": "shutdown"}                       end of stdin means the same
     worker → client   {"event": "hello", "protocol": 1, "pid": …}
                       {"event": "loaded", "facts": {…}}
+                      {"event": "begun", "ids": ["…"]}         about to be decoded for the first time
+                      {"event": "beat", "steps": n, "working": true}   about every second while there is something to do
                       {"event": "result", "id": "…", …}
                       {"event": "error", "id": "…" | null, "error": {…}}   null: the load failed
                       {"event": "stats", "stats": {…}}

@@ -1,7 +1,8 @@
 """The worker process: one model, one context, driven over stdin and stdout; started by `engine.client`.
 
 A native crash, an out-of-memory kill or a hang in here costs the runs in flight and nothing else. It ends with its
-parent: end of stdin raises the abort flag, so it ends in the middle of a decode too.
+parent: end of stdin raises the abort flag, so it ends in the middle of a decode too, and at once while it loads. While it
+has something to do it says about every second how far it is, so that a hang can be told from work.
 
     python -m judge_local.engine.worker            speak `engine.protocol`
     python -m judge_local.engine.worker --info     print what this build of llama.cpp can do, as JSON
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from judge_local.engine import protocol
+from judge_local.engine.childhood import ending_with_parent, messages_only
 from judge_local.engine.lock import Turn, hold_shared, machine_lock
 from judge_local.errors import EngineError, JudgeLocalError, ModelFileError
 
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 _LAST_GRACE_SECONDS: Final = 2.0
 """After the end of stdin, the process ends by force when a decode has not stopped by then."""
 
+_BEAT_SECONDS: Final = 1.0
+
 _TURN_SECONDS: Final = 5.0
 """So long a process keeps the machine while another waits for it."""
 
@@ -38,11 +42,7 @@ Write = Callable[[Mapping[str, Any]], None]
 
 def main() -> None:
     """Entry point of the process."""
-    # llama.cpp would start a debugger on an abort.
-    os.environ["GGML_NO_BACKTRACE"] = "1"
-    # Whatever native code prints to stdout must not stand between two messages.
-    messages = os.fdopen(os.dup(1), "w", encoding="utf-8", newline="\n")
-    os.dup2(2, 1)
+    messages = os.fdopen(messages_only(), "w", encoding="utf-8", newline="\n")
     if "--info" in sys.argv[1:]:
         from judge_local.engine.binding import build_info, start_backend
 
@@ -76,10 +76,12 @@ def _serve(stdin: IO[bytes], write: Write) -> None:
     line = stdin.readline()
     if not line:
         return
+    pulse = _Pulse(write)
     try:
         message = json.loads(line)
         settings = protocol.Settings(**message["settings"])
-        worker = _Worker(settings, write)
+        with ending_with_parent(stdin.fileno()):
+            worker = _Worker(settings, write, pulse)
     except JudgeLocalError as error:
         write({"event": "error", "id": None, "error": protocol.error_to_json(error)})
         return
@@ -88,10 +90,30 @@ def _serve(stdin: IO[bytes], write: Write) -> None:
     worker.work()
 
 
+class _Pulse:
+    """Says from a thread of its own how far the worker is, whatever the main thread does."""
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+        self.busy = True
+        """Whether there is anything to do; a worker that waits for requests says nothing."""
+        self.working = False
+        """Whether it computes: loading, and waiting for the machine, are no steps of computation."""
+        self.totals: Mapping[str, float] = {}
+        threading.Thread(target=self._beat, name="pulse", daemon=True).start()
+
+    def _beat(self) -> None:
+        while True:
+            time.sleep(_BEAT_SECONDS)
+            if self.busy:
+                steps = int(self.totals.get("steps", 0))
+                self._write({"event": "beat", "steps": steps, "working": self.working})
+
+
 class _Worker:
     """The loaded model, the queue of submissions, and the thread that reads the client."""
 
-    def __init__(self, settings: protocol.Settings, write: Write) -> None:
+    def __init__(self, settings: protocol.Settings, write: Write, pulse: _Pulse) -> None:
         from judge_local.engine.assembly import PromptAssembler
         from judge_local.engine.binding import AbortFlag, Model, build_info, start_backend
         from judge_local.engine.interrupt import Interrupter
@@ -99,7 +121,7 @@ class _Worker:
 
         started = time.monotonic()
         path = Path(settings.path)
-        self._settings, self._write = settings, write
+        self._settings, self._write, self._pulse = settings, write, pulse
         try:
             # Kept open for the life of the process: whoever wants to remove the file asks for an exclusive lock.
             self._weights = hold_shared(path)
@@ -120,10 +142,13 @@ class _Worker:
         template = model.chat_template if settings.chat_template is None else settings.chat_template
         assembler = PromptAssembler(model, template, where=path.name)
         abort = AbortFlag()
-        self._interrupter: Interrupter = Interrupter(abort)
+        self._interrupter: Interrupter = Interrupter(
+            abort, on_begun=lambda ids: write({"event": "begun", "ids": ids})
+        )
         self._scheduler: Scheduler = Scheduler(
             model, assembler, settings, self._interrupter, abort, self._deliver
         )
+        pulse.totals = self._scheduler.totals
         self._queue: queue.SimpleQueue[list[protocol.Generate] | None] = queue.SimpleQueue()
         self.facts = protocol.Facts(
             description=model.description,
@@ -163,7 +188,9 @@ class _Worker:
 
     def work(self) -> None:
         """Answer submissions until the client is gone. The machine is held while there is anything to do."""
+        self._pulse.busy = False
         while (requests := self._queue.get()) is not None:
+            self._pulse.busy = True
             self._scheduler.submit(requests)
             while self._scheduler.busy:
                 try:
@@ -174,10 +201,14 @@ class _Worker:
                         given_up=self._nothing_left,
                     ) as turn:
                         if turn.held:
+                            self._pulse.working = True
                             self._work_off(turn)
                 except EngineError as error:
                     self._take_in()
                     self._scheduler.refuse(error)
+                finally:
+                    self._pulse.working = False
+            self._pulse.busy = False
         self._scheduler.close()
 
     def _work_off(self, turn: Turn) -> None:
