@@ -14,10 +14,11 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from judge_local.engine import protocol
+from judge_local.engine.protocol import LOCK_PATH
 from judge_local.errors import EngineCrashedError, EngineError, EngineProtocolError, excerpt
 
 _INFO_SECONDS: Final = 60.0
@@ -154,3 +155,110 @@ def last_line(text: str) -> str:
     """The last line of `text` that is not empty; `""` without one."""
     lines = [line for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else ""
+
+
+def probe(
+    path: str,
+    *,
+    n_threads: int,
+    memory_bytes: int,
+    n_gpu_layers: int = 0,
+    prompts: Sequence[tuple[str, str]] = (),
+    runs: int = 3,
+    tail: int = 64,
+    chat_template: str | None = None,
+    lock_path: str = LOCK_PATH,
+    wait: bool = True,
+    say: Say = lambda _text: None,
+    on_progress: OnProgress = lambda _done, _total: None,
+) -> dict[str, Any]:
+    """How fast the model at `path` reads and writes on this machine.
+
+    Args:
+        path: the weights.
+        n_threads: threads of computation.
+        memory_bytes: main memory that can be had; half of it may be taken for context.
+        n_gpu_layers: layers on the graphics card.
+        prompts: (system, user) of each run, those of one row together: then the context is filled as they would fill it.
+        runs: runs of one row.
+        tail: tokens of an answer that are there, in the middle of writing.
+        chat_template: Jinja source in place of the file's own.
+        lock_path: the machine's lock, held while measuring.
+        wait: wait for it, rather than fail.
+        say: gets lines for a person.
+        on_progress: gets (sizes measured, sizes in all).
+
+    Returns:
+        `reading` and `writing`: lists of `{size, seconds}`, for N tokens of one prompt, and for one token in each of N
+        runs. `layout`: `shared`, `own` and `tail` tokens that the context was filled with. With prompts,
+        `prompt_tokens`, and `unique_tokens`, where every common beginning counts once. `load_seconds`.
+
+    Raises:
+        JudgeLocalError: the model cannot be loaded, or not be measured.
+    """
+    question = {
+        "path": path,
+        "n_threads": n_threads,
+        "memory_bytes": memory_bytes,
+        "n_gpu_layers": n_gpu_layers,
+        "prompts": [list(prompt) for prompt in prompts],
+        "runs": runs,
+        "tail": tail,
+        "chat_template": chat_template,
+        "lock_path": lock_path,
+        "wait": wait,
+    }
+    found: dict[str, Any] = ask("probe", question, say=say, on_progress=on_progress)
+    return found
+
+
+def stock(
+    path: str,
+    requests: Sequence[tuple[str, str, Mapping[str, Any]]],
+    *,
+    n_ctx: int,
+    n_threads: int,
+    max_tokens: int,
+    n_gpu_layers: int = 0,
+    lock_path: str = LOCK_PATH,
+    wait: bool = True,
+    say: Say = lambda _text: None,
+    on_progress: OnProgress = lambda _done, _total: None,
+) -> tuple[float, list[tuple[str, int]]]:
+    """What llama-cpp-python's own chat completion makes of (system, user, schema) requests, one after the other.
+
+    Returns:
+        Seconds, without loading, and for each request the answer's text and its tokens.
+
+    Raises:
+        JudgeLocalError: the process failed.
+    """
+    question = {
+        "path": path,
+        "requests": [list(request) for request in requests],
+        "n_ctx": n_ctx,
+        "n_threads": n_threads,
+        "max_tokens": max_tokens,
+        "n_gpu_layers": n_gpu_layers,
+        "lock_path": lock_path,
+        "wait": wait,
+    }
+    found = ask("stock", question, say=say, on_progress=on_progress)
+    return found["seconds"], [(text, tokens) for text, tokens in found["answers"]]
+
+
+def quantise(
+    source: str,
+    target: str,
+    type_name: str,
+    *,
+    n_threads: int,
+    on_progress: OnProgress = lambda _done, _total: None,
+) -> None:
+    """Write the weights of `source` to the new file `target` as `type_name`, one of `quantise.TYPES`.
+
+    Raises:
+        JudgeLocalError: llama.cpp could not.
+    """
+    question = {"source": source, "target": target, "type": type_name, "n_threads": n_threads}
+    ask("quantise", question, on_progress=on_progress)

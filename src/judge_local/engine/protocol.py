@@ -30,6 +30,9 @@ from judge_local.errors import EngineProtocolError, JudgeLocalError, excerpt
 
 PROTOCOL: Final = 1
 
+LOCK_PATH: Final = "/tmp/judge-local-engine.lock"
+"""The machine's lock."""
+
 BATCH_TOKENS: Final = 512
 """The most tokens in one call of `llama_decode`; prompts are read in pieces of this size."""
 
@@ -40,17 +43,19 @@ class Settings:
 
     path: str
     n_gpu_layers: int | None = None
-    """Layers on the GPU; -1 is all of them, None all when the build of llama.cpp has a GPU."""
+    """Layers on the GPU; -1 is all of them, None as many as its free memory carries."""
     n_threads: int = 1
     n_ctx: int | None = None
     """Upper limit of one run's prompt and answer, in tokens; None is what the model was trained for."""
+    memory_bytes: int | None = None
+    """Main memory that may be taken for weights and context; None sets no limit."""
     slots: int = 6
     """Runs decoded at once."""
     deterministic: bool = False
     """The same inputs give the same bytes: nothing is carried over from one submission to the next."""
     chat_template: str | None = None
     """Jinja source to use in place of the file's own."""
-    lock_path: str = "/tmp/judge-local-engine.lock"
+    lock_path: str = LOCK_PATH
     """Held while decoding, so that one worker computes on a machine at a time: llama.cpp's threads spin."""
     wait: bool = True
     """Wait for another process that holds the lock, rather than fail."""

@@ -17,15 +17,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from judge_local.engine import protocol
+from judge_local.engine import planning, protocol
 from judge_local.engine.childhood import ending_with_parent, messages_only
 from judge_local.engine.lock import Turn, hold_shared, machine_lock
 from judge_local.errors import EngineError, JudgeLocalError, ModelFileError
 
 if TYPE_CHECKING:
+    from judge_local.engine.binding import Model
     from judge_local.engine.interrupt import Interrupter
     from judge_local.engine.scheduler import Scheduler
 
@@ -110,12 +112,55 @@ class _Pulse:
                 self._write({"event": "beat", "steps": steps, "working": self.working})
 
 
+def _load(path: Path, wanted: int | None, say: Callable[[str], None]) -> tuple[Model, int]:
+    """The model, with as many layers on the graphics card as were `wanted` and could be had.
+
+    Raises:
+        ModelFileError: it cannot be loaded at all.
+    """
+    from judge_local.engine.binding import Model, build_info
+    from judge_local.engine.devices import devices
+
+    offloads = bool(build_info()["gpu_offload"])
+    cards = devices() if offloads else ()
+    if wanted is None and not cards:
+        return Model(path), 0
+    # The plan needs the model's shape, which its header gives without the weights.
+    header = Model(path, vocab_only=True)
+    plan = planning.plan_offload(wanted, header.shape, cards, build_offloads=offloads)
+    header.close()
+    if plan.line:
+        say(plan.line)
+    tries = [plan.layers, *planning.smaller(plan.layers)]
+    for place, layers in enumerate(tries):
+        try:
+            return Model(path, n_gpu_layers=layers), layers
+        except ModelFileError:
+            if place == len(tries) - 1:
+                raise
+            say(f"{layers} layers do not load on the graphics card: trying {tries[place + 1]}")
+    raise AssertionError("there is always a last try")
+
+
+def _within_memory(
+    settings: protocol.Settings, model: Model, layers: int, say: Callable[[str], None]
+) -> protocol.Settings:
+    """`settings`, with no more context than main memory carries."""
+    fit = planning.cells_that_fit(model.shape, settings.memory_bytes, layers_on_card=layers)
+    wanted = min(settings.n_ctx or model.n_ctx_train, model.n_ctx_train)
+    if fit is None or fit >= wanted:
+        return settings
+    if settings.n_ctx is not None or fit < planning.CELLS_AHEAD:
+        say(f"memory carries {fit} of {wanted} tokens of context: a longer prompt is refused")
+    return replace(settings, n_ctx=fit)
+
+
 class _Worker:
     """The loaded model, the queue of submissions, and the thread that reads the client."""
 
     def __init__(self, settings: protocol.Settings, write: Write, pulse: _Pulse) -> None:
         from judge_local.engine.assembly import PromptAssembler
-        from judge_local.engine.binding import AbortFlag, Model, build_info, start_backend
+        from judge_local.engine.binding import AbortFlag, build_info, start_backend
         from judge_local.engine.interrupt import Interrupter
         from judge_local.engine.scheduler import Scheduler
 
@@ -131,16 +176,14 @@ class _Worker:
             ) from error
         start_backend()
         info = build_info()
-        layers = settings.n_gpu_layers
-        if layers is None:
-            layers = -1 if info["gpu_offload"] else 0
-        model = Model(path, n_gpu_layers=layers)
+        model, layers = _load(path, settings.n_gpu_layers, self._log)
         if not model.eog or not model.has_decoder:
             raise ModelFileError(
                 str(path), "is not a model that writes text", "Choose an instruction-tuned model."
             )
         template = model.chat_template if settings.chat_template is None else settings.chat_template
         assembler = PromptAssembler(model, template, where=path.name)
+        settings = _within_memory(settings, model, layers, self._log)
         abort = AbortFlag()
         self._interrupter: Interrupter = Interrupter(
             abort, on_begun=lambda ids: write({"event": "begun", "ids": ids})
@@ -163,6 +206,9 @@ class _Worker:
             notes=assembler.notes,
         )
 
+    def _log(self, text: str) -> None:
+        self._write({"event": "log", "text": text})
+
     def read(self, stdin: IO[bytes]) -> None:
         """Read the client until it goes away. Cancellations take effect at once, whatever the main thread does."""
         for line in iter(stdin.readline, b""):
@@ -180,7 +226,7 @@ class _Worker:
             elif operation == "shutdown":
                 break
             else:
-                self._write({"event": "log", "text": f"worker: unknown operation {operation!r}"})
+                self._log(f"worker: unknown operation {operation!r}")
         self._interrupter.close()
         self._queue.put(None)
         time.sleep(_LAST_GRACE_SECONDS)
@@ -197,7 +243,7 @@ class _Worker:
                     with machine_lock(
                         Path(self._settings.lock_path),
                         wait=self._settings.wait,
-                        say=lambda text: self._write({"event": "log", "text": text}),
+                        say=self._log,
                         given_up=self._nothing_left,
                     ) as turn:
                         if turn.held:
