@@ -1,6 +1,6 @@
 """The limit: the least time a machine could take for some work, from its own measured speed, with nothing lost between.
 
-    limit = unique prompt tokens × reading + (free − accepted) tokens × writing + (forced + accepted) tokens × reading
+    limit = (unique prompt + forced + accepted) tokens * reading + (free - accepted) tokens * writing
 
 where *reading* is the cost of a token in the best batch of a prompt, and *writing* that of one in the best number of
 runs at once. Every token of a prompt is read once however many runs share it; what a grammar forces, and what was

@@ -80,7 +80,9 @@ def _row(line: str, where: str) -> Row:
     subject, claim = (data.get(key) if isinstance(data, dict) else None for key in ("subject", "claim"))
     if not isinstance(subject, str) or not isinstance(claim, str) or not subject.strip() or not claim.strip():
         raise InputError(
-            where, f"{excerpt(line)} has no subject and claim", 'Both are texts: {"subject": "…", "claim": "…"}.'
+            where,
+            f"{excerpt(line)} has no subject and claim",
+            'Both are texts: {"subject": "…", "claim": "…"}.',
         )
     return Row(subject, claim)
 

@@ -13,7 +13,6 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Final
 
 from judge_local.bench.rows import Row
@@ -215,7 +214,7 @@ async def _complete(url: str, request: Request, count: int, max_tokens: int) -> 
         said = excerpt(reply.body[:200].decode("utf-8", "replace"))
         raise RemoteError(url, f"answered {reply.status} with {said}", "Look at the server's log.") from error
     if len(choices) != count:
-        raise RemoteError(url, f"gave {len(choices)} answers where n={count} was asked", "Use another server.")
+        raise RemoteError(
+            url, f"gave {len(choices)} answers where n={count} was asked", "Use another server."
+        )
     return [(text, round(tokens / count)) for text in choices]
-
-
