@@ -15,6 +15,7 @@ INFO = {
     "version": "1.2.3",
     "system": "CPU : AVX2 = 1 | ",
     "gpu_offload": False,
+    "devices": [],
     "mmap": True,
     "max_sequences": 256,
 }
