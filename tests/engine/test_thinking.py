@@ -17,6 +17,7 @@ from judge_local.engine.protocol import Generate, Generated, Settings, Slot
 from judge_local.engine.runs import Outcome
 from judge_local.engine.sampling import Sampler
 from judge_local.engine.scheduler import Scheduler
+from judge_local.engine.shelf import Shelf
 from judge_local.engine.thinking import Budget, Style, Thinking
 from judge_local.errors import ChatTemplateError, ContextOverflowError, UsageError
 
@@ -209,7 +210,9 @@ def bench(model: Model, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..
         interrupter = Interrupter(abort := AbortFlag())
         prompts = PromptAssembler(model, template, where="tiny", thinking=thinking)
         settings = Settings(path="", thinking=thinking)
-        scheduler = Scheduler(model, prompts, settings, interrupter, abort, outcomes.__setitem__)
+        scheduler = Scheduler(
+            model, prompts, settings, interrupter, abort, outcomes.__setitem__, Shelf(None, pytest.fail)
+        )
         closing.extend([scheduler, interrupter])
         values = {"grammar": GRAMMAR, "max_tokens": 60, "typical_tokens": 30, "temperature": 1.0, **changes}
         requests = [Generate(id=str(k), system="S", user=f"U{k}", seed=k, **values) for k in range(runs)]

@@ -56,9 +56,11 @@ SECTIONS: Final[Mapping[str, tuple[Entry, ...]]] = {
         Entry("rm", "models", "rm", "Remove a model from the models folder."),
         Entry("verify", "models", "verify", "Hash models again and compare."),
         Entry("path", "models", "path", "Print the path of a model's first file."),
+        Entry("optimize", "optimize", "optimize", "Write a model anew in a faster type of weights."),
         Entry("import", "models", "import_", "Take in a file brought by hand."),
     ),
     "This machine": (
+        Entry("bench", "bench", "bench", "Measure how fast this machine judges."),
         Entry("doctor", "doctor", "doctor", "Say what works on this machine, and what to do about the rest."),
     ),
 }

@@ -55,7 +55,8 @@ class LocalProvider:
         model: a reference to a model on this disk (an alias, a name, a path to a `.gguf`); None takes the only one there.
         n_ctx: upper limit of one run's prompt and answer in tokens; None is what the model was trained for.
         n_threads: threads of computation; None takes the cores this process may really use.
-        n_gpu_layers: layers on the GPU; `"auto"` is all of them when this build of llama.cpp has a GPU, else none.
+        n_gpu_layers: layers on the GPU; `"auto"` is as many as its free memory carries. Where so many cannot be had after
+            all, fewer are taken, and `on_event` is told.
         deterministic: the same inputs give the same answers, byte for byte, twice in a row and in a new process. Costs
             the sharing of prompts between one submission and the next.
         wait: wait when another process is judging on this machine, rather than fail.
@@ -63,6 +64,8 @@ class LocalProvider:
         store: where models are; None is the default folder.
         chat_template: Jinja source to use in place of the file's own.
         thinking: tokens that a model which thinks may think before it answers; 0 closes its think block at once.
+        keep: leave in the cache folder (`JUDGE_LOCAL_CACHE_DIR`, else the platform's) what every prompt begins with and
+            what this machine was measured to do, so that the next process starts sooner. No subject is kept.
         probabilities: where those of the options at a request's slot are read: `"before"` anything is written, and at
             the `"slot"` itself. Each costs a few tokens a run and changes no answer.
         top_k: above temperature 0, draw from this many of the likeliest tokens; 0 is all.
@@ -94,6 +97,7 @@ class LocalProvider:
         store: Store | None = None,
         chat_template: str | None = None,
         thinking: int = 0,
+        keep: bool = True,
         probabilities: Sequence[str] = PLACES,
         top_k: int = 0,
         top_p: float = 1.0,
@@ -101,8 +105,8 @@ class LocalProvider:
     ) -> None:
         from judge_local.engine.client import EngineClient
         from judge_local.engine.protocol import Settings
-        from judge_local.models.hardware import usable_cores
-        from judge_local.models.store import Store
+        from judge_local.models.hardware import available_memory_bytes, usable_cores
+        from judge_local.models.store import Store, cache_directory
 
         for name, value in (("n_ctx", n_ctx), ("n_threads", n_threads)):
             if value is not None and value < 1:
@@ -128,9 +132,12 @@ class LocalProvider:
             n_gpu_layers=None if n_gpu_layers == "auto" else n_gpu_layers,
             n_threads=n_threads or usable_cores(),
             n_ctx=n_ctx,
+            memory_bytes=available_memory_bytes(),
             deterministic=deterministic,
             chat_template=chat_template,
             thinking=thinking,
+            weights=found.sha256,
+            cache_path=str(cache_directory() / "engine") if keep else None,
             wait=wait,
         )
         self._client = EngineClient(self._settings, say=on_event)
@@ -175,6 +182,14 @@ class LocalProvider:
             ModelFileError, ChatTemplateError: the model cannot be used.
         """
         return await self._client.facts()
+
+    async def stats(self) -> dict[str, float]:
+        """What the worker has done since it started, in tokens and seconds; see `Scheduler.totals`.
+
+        Raises:
+            EngineCrashedError: the worker died.
+        """
+        return await self._client.stats()
 
     async def complete_json(self, request: CompletionRequest) -> CompletionResponse:
         """Answer one request.
