@@ -45,6 +45,15 @@ ON: Final[dict[str, Any]] = {"enable_thinking": True, "thinking": True}
 """What templates are told, by the names they have for it."""
 
 
+def thinks(source: str) -> bool:
+    """Whether a template's text names a think block, or channels.
+
+    >>> thinks("{{ '<think>' }}"), thinks("{{ messages }}")
+    (True, False)
+    """
+    return all(mark in source for mark in _CHANNELS) or any(mark in source for pair in MARKS for mark in pair)
+
+
 @dataclass(frozen=True, slots=True)
 class Style:
     """How one model's thinking is opened and closed in its prompt."""
