@@ -4,7 +4,8 @@
 
 Each pair scores all rows (`score_claims`: one pass, no text, the claims about one subject together) and judges all rows
 (`judge_claim`: `--runs` runs each), all at once on both sides, with one loaded model, warmed up on another subject. Prints rows a minute for both,
-their ratio, pair by pair and as the median, and how often the likeliest option is the verdict of the majority.
+their ratio, pair by pair and as the median, how often the likeliest option is the verdict of the majority, and how many
+tokens a run of a verdict evaluates for the sake of its probabilities.
 
 A row of a file has `subject` and `claim`; without one, the example page and its claims are used.
 """
@@ -20,8 +21,17 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from judge_local import ConsensusResult, LocalProvider, Scores, judge_claim, score_claims
+from judge_local import (
+    VERDICT_SCHEMA,
+    CompletionRequest,
+    ConsensusResult,
+    LocalProvider,
+    Scores,
+    judge_claim,
+    score_claims,
+)
 from judge_local.models.store import Store
+from judge_local.prompt import build_prompt
 
 EXAMPLES: Final = Path(__file__).resolve().parents[1] / "examples"
 
@@ -66,7 +76,13 @@ async def bench(options: argparse.Namespace) -> None:
                 f"verdicts {60 * len(rows) / judging:.1f} rows/min; ratio {ratios[-1]:.2f}; "
                 f"{agreeing(scored, judged)} of {len(rows)} likeliest options are the majority's verdict"
             )
-    print(f"median ratio {median(ratios):.2f}")
+        prompt = build_prompt(rows[0].subject, rows[0].claim)
+        one = await provider.complete_json(
+            CompletionRequest(system=prompt.system, user=prompt.user, schema=VERDICT_SCHEMA)
+        )
+    print(
+        f"median ratio {median(ratios):.2f}; {one.stats['scored']:.0f} tokens of a run are for its probabilities"
+    )
 
 
 async def score_all(provider: LocalProvider, rows: list[Row]) -> list[Scores]:
