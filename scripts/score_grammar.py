@@ -1,6 +1,6 @@
 """Score the schema compiler on a folder of JSON Schemas with labelled instances.
 
-    python scripts/score_grammar.py DIR [--checked KEYWORD ...] [--list] [--seconds 20]
+    python scripts/score_grammar.py DIR [--checked KEYWORD ...] [--any-order] [--unique-one] [--list] [--seconds 20]
 
 A file holds one case `{"schema", "tests": [{"data", "valid"}]}` or a list of them. Each instance is written as the one
 compact text that the grammar has for it. A case is
@@ -120,8 +120,14 @@ def _values(schema: dict[str, Any], key: str) -> list[Any]:
     return [*named, *schema.get("patternProperties", {}).values(), schema.get("additionalProperties")]
 
 
-def score(schema: Any, tests: list[dict[str, Any]], checked: tuple[str, ...] | None) -> Score:
-    """Compile `schema` and hold its grammar to the labels."""
+def score(
+    schema: Any,
+    tests: list[dict[str, Any]],
+    checked: tuple[str, ...] | None,
+    asked: dict[str, Any] | None = None,
+) -> Score:
+    """Compile `schema` under the options `asked` and hold its grammar to the labels."""
+    asked = asked or {}
     from judge_local.errors import SchemaError, UnsupportedSchemaError
     from judge_local.grammar import compile_schema
     from judge_local.grammar.parse import canonical, read_schema, to_plain
@@ -133,12 +139,12 @@ def score(schema: Any, tests: list[dict[str, Any]], checked: tuple[str, ...] | N
     started = time.perf_counter()
     try:
         try:
-            grammar = compile_schema(source, checked=given)
+            grammar = compile_schema(source, checked=given, **asked)
         except UnsupportedSchemaError:
             if checked != ():
                 raise
             given = HANDED_OVER
-            grammar = compile_schema(source, checked=given)
+            grammar = compile_schema(source, checked=given, **asked)
     except SchemaError as error:
         return Score(REFUSED, REFUSED, str(error), time.perf_counter() - started, 0)
     seconds = time.perf_counter() - started
@@ -196,7 +202,7 @@ def _number(value: object) -> object:
     raise TypeError(type(value).__name__)
 
 
-def _work(calls: Connection, checked: tuple[str, ...] | None) -> None:
+def _work(calls: Connection, checked: tuple[str, ...] | None, asked: dict[str, Any]) -> None:
     from judge_local.grammar import compile_schema
 
     # What is imported and made once in a process is not the compile time of a schema.
@@ -204,7 +210,7 @@ def _work(calls: Connection, checked: tuple[str, ...] | None) -> None:
     while True:
         schema, tests = calls.recv()
         try:
-            calls.send(score(schema, tests, checked))
+            calls.send(score(schema, tests, checked, asked))
         except Exception as error:  # noqa: BLE001 # whatever it is, it is this case's outcome
             calls.send(Score(CRASHED, CRASHED, f"{type(error).__name__}: {error}", 0.0, 0))
 
@@ -212,14 +218,16 @@ def _work(calls: Connection, checked: tuple[str, ...] | None) -> None:
 class Worker:
     """A process that scores one case after another, and is replaced when one kills it or does not end."""
 
-    def __init__(self, checked: tuple[str, ...] | None, seconds: float) -> None:
-        self._checked, self._seconds = checked, seconds
+    def __init__(
+        self, checked: tuple[str, ...] | None, seconds: float, asked: dict[str, Any] | None = None
+    ) -> None:
+        self._checked, self._seconds, self._asked = checked, seconds, asked or {}
         self._start()
 
     def _start(self) -> None:
         context = multiprocessing.get_context("fork")
         self._calls, theirs = context.Pipe()
-        self._process = context.Process(target=_work, args=(theirs, self._checked), daemon=True)
+        self._process = context.Process(target=_work, args=(theirs, self._checked, self._asked), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -248,11 +256,17 @@ def main() -> None:
         nargs="*",
         help="keywords left to the validator; alone: what cannot be enforced, only where needed",
     )
+    parser.add_argument(
+        "--any-order", action="store_true", help="declared keys in any order, up to six an object"
+    )
+    parser.add_argument("--unique-one", action="store_true", help="one item where items must differ")
     parser.add_argument("--list", action="store_true", help="every case that is not right")
     parser.add_argument("--seconds", type=float, default=20.0, help="for one case, at most")
     options = parser.parse_args()
     checked = None if options.checked is None else tuple(options.checked)
-    worker = Worker(checked, options.seconds)
+    asked: dict[str, Any] = {"property_order": "any"} if options.any_order else {}
+    asked |= {"unique": "one"} if options.unique_one else {}
+    worker = Worker(checked, options.seconds, asked)
     scores: dict[str, Score] = {}
     for name, schema, tests in cases(options.folder):
         scores[name] = worker.score(schema, tests)
