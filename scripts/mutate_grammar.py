@@ -42,8 +42,8 @@ SURVIVORS: Final = ROOT / "tests" / "data" / "grammar-survivors.json"
 _ALWAYS: Final = ("test_zoo.py", "test_public_faults.py", "test_compile.py", "test_exhaustive.py")
 _OBJECTS: Final = ("test_objects.py", "test_opt_in.py", *_ALWAYS)
 KILLERS: Final = {
-    "numbers": ("test_numbers.py", "test_numerals.py", *_ALWAYS),
-    "numerals": ("test_numerals.py", "test_numbers.py", *_ALWAYS),
+    "numbers": ("test_number_facets.py", "test_numbers.py", "test_numerals.py", *_ALWAYS),
+    "numerals": ("test_number_facets.py", "test_numerals.py", "test_numbers.py", *_ALWAYS),
     "strings": ("test_strings.py", *_ALWAYS),
     "objects": _OBJECTS,
     "keys": _OBJECTS,

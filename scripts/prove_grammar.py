@@ -48,7 +48,7 @@ def derive(texts: int, seed: int, folder: Path | None) -> int:
     if folder is not None:
         score: Any = importlib.import_module("score_grammar")
 
-        sources += [json.dumps(schema, default=score._number) for _, schema, _ in score.cases(folder)]
+        sources += [json.dumps(schema, default=score.plain_number) for _, schema, _ in score.cases(folder)]
     drawers = []
     for source in sources:
         try:
