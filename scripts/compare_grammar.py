@@ -37,8 +37,7 @@ PACKAGES: Final = {"llguidance": "llguidance", "outlines-core": "outlines_core"}
 _END: Final = 256
 """The token that ends a text, where bytes are the tokens."""
 _SAYS_NOTHING: Final = frozenset(
-    ("type", "title", "description", "default", "examples", "$comment", "$schema", "$id", "id", "definitions")
-    + ("$defs", "deprecated", "readOnly", "writeOnly")
+    "type title description default examples $comment $schema $id id definitions $defs deprecated readOnly writeOnly".split()
 )
 
 
