@@ -17,6 +17,7 @@ with 1 when our compiler admits an instance that is labelled invalid.
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import json
 import re
@@ -37,7 +38,22 @@ PACKAGES: Final = {"llguidance": "llguidance", "outlines-core": "outlines_core"}
 _END: Final = 256
 """The token that ends a text, where bytes are the tokens."""
 _SAYS_NOTHING: Final = frozenset(
-    "type title description default examples $comment $schema $id id definitions $defs deprecated readOnly writeOnly".split()
+    [
+        "type",
+        "title",
+        "description",
+        "default",
+        "examples",
+        "$comment",
+        "$schema",
+        "$id",
+        "id",
+        "definitions",
+        "$defs",
+        "deprecated",
+        "readOnly",
+        "writeOnly",
+    ]
 )
 
 
@@ -81,8 +97,8 @@ def _ours(source: str) -> tuple[Callable[[bytes], int | None], tuple[str, ...]]:
 
 
 def _llguidance(source: str) -> tuple[Callable[[bytes], int | None], tuple[str, ...]]:
-    import llguidance  # type: ignore[import-not-found,unused-ignore] # no dependency of the project
-
+    # No dependency of the project, so nothing is known of its types.
+    llguidance: Any = importlib.import_module("llguidance")
     matcher = llguidance.LLMatcher
     tokenizer = llguidance.LLTokenizer("byte")
     grammar = matcher.grammar_from_json_schema(source)
@@ -99,21 +115,16 @@ def _llguidance(source: str) -> tuple[Callable[[bytes], int | None], tuple[str, 
 
 
 def _outlines_core(source: str) -> tuple[Callable[[bytes], int | None], tuple[str, ...]]:
-    from outlines_core import (  # type: ignore[import-not-found,unused-ignore] # no dependency of the project
-        Guide,
-        Index,
-        Vocabulary,
-        json_schema,
-    )
-
+    core: Any = importlib.import_module("outlines_core")
+    schemas: Any = importlib.import_module("outlines_core.json_schema")
     try:
-        regex = json_schema.build_regex_from_schema(source)
-        index = Index(regex, Vocabulary(_END, {bytes([byte]): [byte] for byte in range(256)}))
+        regex = schemas.build_regex_from_schema(source)
+        index = core.Index(regex, core.Vocabulary(_END, {bytes([byte]): [byte] for byte in range(256)}))
     except (ValueError, TypeError, OverflowError) as error:
         raise RefusedError(str(error)) from None
 
     def reads(text: bytes) -> int | None:
-        guide = Guide(index)
+        guide = core.Guide(index)
         for at, byte in enumerate(text):
             if not guide.accepts_tokens([byte]):
                 return at
@@ -176,9 +187,9 @@ def differences(
     if theirs.outcome != "compiled" or ours.outcome != "compiled":
         if theirs.outcome == ours.outcome:
             return
-        for here, reading in (("there", theirs), ("here", ours)):
+        for side, reading in (("there", theirs), ("here", ours)):
             if reading.outcome != "compiled":
-                yield Difference(f"{reading.outcome} {here}: {_reason(reading.reason)}", name)
+                yield Difference(f"{reading.outcome} {side}: {_reason(reading.reason)}", name)
         return
     for number, test in enumerate(tests):
         here, there = ours.read[number] is None, theirs.read[number] is None
@@ -186,7 +197,8 @@ def differences(
             continue
         where = f"{name}, test {number}"
         text = text_of(test["data"])
-        side = "there" if here == test["valid"] else "here"
+        right_here = here == test["valid"]
+        side = "there" if right_here else "here"
         if not test["valid"]:
             keywords = ", ".join(_broken(schema, test["data"])) or "nothing that the validator knows"
             yield Difference(f"admits what is invalid {side}: breaks {keywords}", f"{where}: {_cut(text)}")

@@ -4,8 +4,9 @@
 
 * A mutation flips a comparison, swaps `and` and `or`, drops a `not`, or makes a whole number one more. The sizes of
   caches are left alone: they change no answer.
-* Each runs in a fork of a process that has imported what is slow, and nothing of the compiler: the fork imports the
-  compiler anew, one module of it changed, and runs the tests, those first that are about that module.
+* Each runs in a fork of a process that has collected the tests: the fork gives the functions of one module their
+  changed code, forgets what was cached, and runs the tests, those first that are about that module. A change outside
+  of any function is made in a fork that imports the compiler anew.
 * Every mutation ends killed (a test failed, or did not end within the limit) or reviewed: it stands in
   `tests/data/grammar-survivors.json` with the reason why no test can notice it.
 * `--progress DIR` keeps what became of each, so that a proof that was stopped goes on. A killed one is not tried
@@ -15,6 +16,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import hashlib
 import importlib
 import importlib.abc
@@ -27,10 +29,11 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import _lru_cache_wrapper
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -74,6 +77,8 @@ class Mutation(NamedTuple):
     number: int
     """Which of the places of the module that can be changed."""
     line: int
+    inside: bool
+    """Whether it is inside a function."""
     what: str
     """Module, line of source and change in words; it names the mutation in the list of survivors."""
 
@@ -83,16 +88,18 @@ class _Mutator(ast.NodeTransformer):
 
     def __init__(self, wanted: int = -1) -> None:
         self.wanted = wanted
-        self.places: list[tuple[int, str]] = []
+        self.places: list[tuple[int, bool, str]] = []
+        self._depth = 0
 
     def _hit(self, node: ast.expr, what: str) -> bool:
-        self.places.append((node.lineno, what))
+        self.places.append((node.lineno, self._depth > 0, what))
         return len(self.places) - 1 == self.wanted
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:  # ast's own name
-        kept, node.decorator_list = node.decorator_list, []
-        self.generic_visit(node)
-        node.decorator_list = kept
+        node.args = self.visit(node.args)
+        self._depth += 1
+        node.body = [self.visit(each) for each in node.body]
+        self._depth -= 1
         return node
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:  # ast's own name
@@ -130,11 +137,11 @@ def mutations(module: str) -> list[Mutation]:
     mutator.visit(ast.parse(source))
     seen: Counter[str] = Counter()
     found = []
-    for number, (line, change) in enumerate(mutator.places):
+    for number, (line, inside, change) in enumerate(mutator.places):
         what = f"{module}: {lines[line - 1].strip()}: {change}"
         seen[what] += 1
         nth = f" (number {seen[what]})" if seen[what] > 1 else ""
-        found.append(Mutation(module, number, line, what + nth))
+        found.append(Mutation(module, number, line, inside, what + nth))
     return found
 
 
@@ -159,15 +166,40 @@ class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(self._code, module.__dict__)  # the compiler's own source, changed at one place
 
 
-class _FirstFailure:
-    """A plugin of pytest that writes the name of the test that failed into a pipe."""
+def _swap(code: CodeType) -> None:
+    """In a fork: give every function of an imported module the code that it has in `code`, and forget what was known."""
+    changed = {each.co_qualname: each for each in _functions(code)}
+    for known in gc.get_objects():
+        if isinstance(known, FunctionType) and known.__code__.co_filename == code.co_filename:
+            known.__code__ = changed.get(known.__code__.co_qualname, known.__code__)
+        elif isinstance(known, _lru_cache_wrapper):
+            known.cache_clear()
 
-    def __init__(self, pipe: int) -> None:
-        self._pipe = pipe
+
+def _functions(code: CodeType) -> Iterator[CodeType]:
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield each
+            yield from _functions(each)
+
+
+class _Plugin:
+    """A plugin of pytest: it hands the collected tests on instead of running them, and notes the first that fails."""
+
+    def __init__(self, run: Callable[[list[Any]], None] | None = None, pipe: int | None = None) -> None:
+        self._run = run
+        self.pipe = pipe
+
+    def pytest_runtestloop(self, session: Any) -> bool | None:
+        """What to do once the tests are collected."""
+        if self._run is None:
+            return None
+        self._run(list(session.items))
+        return True
 
     def _write(self, report: Any) -> None:
-        if report.failed:
-            os.write(self._pipe, f"{report.nodeid}\n".encode())
+        if report.failed and self.pipe is not None:
+            os.write(self.pipe, f"{report.nodeid}\n".encode())
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         """A test, or what it asked for, failed."""
@@ -178,36 +210,64 @@ class _FirstFailure:
         self._write(report)
 
 
-def _run_tests(module: str, code: CodeType | None, pipe: int) -> int:
-    """In the fork: the tests under one change; 0 when all pass, 1 when one fails, else the code of pytest."""
+def _pytest(names: Iterable[str], plugin: _Plugin) -> int:
     import pytest
 
-    quiet = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(quiet, 1)
-    os.dup2(quiet, 2)
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-    if code is not None:
-        sys.meta_path.insert(0, _Changed(module, code))
-    own, others = KILLERS[module][:1], KILLERS[module][1:]
-    for names in (own, others):
-        files = [str(TESTS / name) for name in names]
-        options = ["-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-c", str(ROOT / "pyproject.toml")]
-        options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
-        result = int(pytest.main([*options, *files], plugins=[_FirstFailure(pipe)]))
-        if result:
-            return result
-    return 0
+    options = [
+        "-x",
+        "-qq",
+        "-s",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "-c",
+        str(ROOT / "pyproject.toml"),
+    ]
+    options += ["--no-header", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    return int(pytest.main([*options, *(str(TESTS / name) for name in names)], plugins=[plugin]))
 
 
-def outcome(module: str, code: CodeType | None, limit: float) -> tuple[str, str]:
-    """What the tests say to one change: `survived`, `killed` or `broken`, and which test said so."""
+def _afresh(module: str, code: CodeType | None) -> Callable[[int], int]:
+    """Import the compiler anew, with one module changed, and run the tests that are to notice it."""
+
+    def run(pipe: int) -> int:
+        if code is not None:
+            sys.meta_path.insert(0, _Changed(module, code))
+        return _pytest(KILLERS[module], _Plugin(pipe=pipe))
+
+    return run
+
+
+def _swapped(items: list[Any], code: CodeType | None, plugin: _Plugin) -> Callable[[int], int]:
+    """Change functions of the compiler where it is imported already, and run tests that are collected already."""
+
+    def run(pipe: int) -> int:
+        plugin.pipe = pipe
+        if code is not None:
+            _swap(code)
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if item.session.testsfailed:
+                return 1
+        return 0
+
+    return run
+
+
+def outcome(run: Callable[[int], int], limit: float) -> tuple[str, str]:
+    """What tests that run in a fork say to a change: `survived`, `killed` or `broken`, and which test said so."""
     reading, writing = os.pipe()
+    sys.stdout.flush()
     process = os.fork()
     if process == 0:
         os.close(reading)
-        os.setpgid(0, 0)
+        quiet = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(quiet, 1)
+        os.dup2(quiet, 2)
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
         try:
-            result = _run_tests(module, code, writing)
+            result = run(writing)
         except BaseException as error:  # noqa: BLE001 # the fork must end here, whatever the change did
             os.write(writing, f"{type(error).__name__}: {error}\n".encode())
             result = _BROKEN
@@ -305,45 +365,73 @@ def mutate(progress: Path | None, only: list[str], limit: float) -> int:
     if unknown:
         sys.exit(f"--only: {unknown[0]!r} is not changed here. There are: {', '.join(KILLERS)}.")
     _prepare()
-    for module in modules:
-        result, test = outcome(module, None, 10 * limit)
-        if result != "survived":
-            sys.exit(f"the tests fail without any change: {test}. Repair them first.")
     kept = _Progress(progress)
     reviewed: dict[str, str] = json.loads(SURVIVORS.read_text(encoding="utf-8"))
     jobs = [mutation for module in modules for mutation in mutations(module)]
-    counts: Counter[str] = Counter()
-    open_ones = list(_tried(jobs, kept, reviewed, counts, limit))
+    untried = [job for job in jobs if kept.of(job) is None]
+    # What is not inside a function is read once, when the compiler is imported; so these come first, before it is.
+    outside = [job for job in untried if not job.inside]
+    for job in outside:
+        _check_unchanged(job.module, _afresh(job.module, None), limit)
+        _try(job, _afresh(job.module, _code(job)), kept, reviewed, limit)
+    inside = [job for job in untried if job.inside]
+    if inside:
+        names = list(dict.fromkeys(name for job in inside for name in KILLERS[job.module]))
+
+        def run(items: list[Any]) -> None:
+            gc.freeze()
+            for job in inside:
+                order = {name: at for at, name in enumerate(KILLERS[job.module])}
+                chosen = sorted(
+                    (each for each in items if each.path.name in order),
+                    key=lambda each: order[each.path.name],
+                )
+                _check_unchanged(job.module, _swapped(chosen, None, plugin), limit)
+                _try(job, _swapped(chosen, _code(job), plugin), kept, reviewed, limit)
+
+        plugin = _Plugin(run)
+        if _pytest(names, plugin):
+            sys.exit("pytest did not collect the tests. Run it on tests/grammar to see why.")
+    return _told(jobs, kept, reviewed, modules)
+
+
+_checked: set[tuple[str, str]] = set()
+
+
+def _check_unchanged(module: str, run: Callable[[int], int], limit: float) -> None:
+    """Once for each way and module: without any change the tests pass."""
+    key = (module, run.__qualname__)
+    if key not in _checked:
+        _checked.add(key)
+        result, test = outcome(run, 10 * limit)
+        if result != "survived":
+            sys.exit(f"the tests of {module} fail without any change: {test}. Repair them first.")
+
+
+def _try(
+    job: Mutation, run: Callable[[int], int], kept: _Progress, reviewed: dict[str, str], limit: float
+) -> None:
+    began = time.monotonic()
+    result, test = outcome(run, limit)
+    if result == "broken":
+        sys.exit(f"{job.what}: {test}")
+    kept.note(job, result, test, time.monotonic() - began)
+    if result == "survived" and job.what not in reviewed:
+        print(f"SURVIVED {job.module}.py, line {job.line}: {job.what}", flush=True)
+
+
+def _told(jobs: list[Mutation], kept: _Progress, reviewed: dict[str, str], modules: list[str]) -> int:
+    """Print what became of all; 0 when each is killed or reviewed, and nothing is reviewed that is not alive."""
+    alive = {job.what for job in jobs if kept.of(job) == "survived"}
     known = {job.what for job in jobs}
-    stale = [what for what in reviewed if what.split(":")[0] in modules and what not in known]
-    for what in stale:
-        print(f"NO SUCH MUTATION in {SURVIVORS.name}: {what}")
+    ours = [what for what in reviewed if what.split(":")[0] in modules]
+    lines = [f"NOT REVIEWED: {what}" for what in sorted(alive - set(ours))]
+    lines += [f"REVIEWED, but a test notices it: {what}" for what in ours if what in known - alive]
+    lines += [f"REVIEWED, but there is no such change: {what}" for what in ours if what not in known]
+    for line in lines:
+        print(line)
     print(
-        f"mutations {len(jobs)}  killed {counts['killed']}  reviewed {counts['reviewed']}  "
-        f"survived, not reviewed {len(open_ones)}  reviewed though killed {counts['needless']}"
+        f"mutations {len(jobs)}  killed {len(known - alive)}  reviewed {len(alive & set(ours))}  "
+        f"neither {len(alive - set(ours))}"
     )
-    return 1 if open_ones or stale or counts["needless"] else 0
-
-
-def _tried(
-    jobs: list[Mutation], kept: _Progress, reviewed: dict[str, str], counts: Counter[str], limit: float
-) -> Iterator[Mutation]:
-    """Try each mutation that was not tried before; those that are neither killed nor reviewed."""
-    for job in jobs:
-        result = kept.of(job)
-        if result is None:
-            began = time.monotonic()
-            result, test = outcome(job.module, _code(job), limit)
-            if result == "broken":
-                sys.exit(f"{job.what}: {test}")
-            kept.note(job, result, test, time.monotonic() - began)
-        if result == "killed":
-            counts["killed"] += 1
-            if job.what in reviewed:
-                counts["needless"] += 1
-                print(f"KILLED though reviewed: {job.what}", flush=True)
-        elif job.what in reviewed:
-            counts["reviewed"] += 1
-        else:
-            print(f"SURVIVED {job.module}.py, line {job.line}: {job.what}", flush=True)
-            yield job
+    return 1 if lines else 0
