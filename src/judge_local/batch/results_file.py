@@ -16,21 +16,41 @@ import json
 import os
 import shutil
 import stat
+import threading
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Final
 
 from judge_local.batch.digests import DigestSet
-from judge_local.errors import JudgeLocalError, ResultsFileError, UsageError, excerpt
+from judge_local.batch.results_lines import (
+    BUFFER_BYTES,
+    FREE_SETTINGS,
+    header_differences,
+    header_of,
+    line_of,
+    no_results_file,
+    open_to_read,
+    result_of,
+    sync_folder,
+)
+from judge_local.errors import ResultsFileError, UsageError, excerpt
 from judge_local.results import Result, ResultsHeader
 
-_BEGINS: Final = b'{"judgeLocalResults": '
-_COPY_BYTES: Final = 1 << 20
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+__all__ = [
+    "FREE_SETTINGS",
+    "ResultsFile",
+    "header_differences",
+    "header_of",
+    "line_of",
+    "open_results",
+    "open_to_read",
+    "read_results",
+    "sync_folder",
+]
 
-FREE_SETTINGS: Final = ("threads",)
-"""Settings that results of one file may differ in."""
+_BEGINS: Final = b'{"judgeLocalResults": '
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def read_results(path: str | Path) -> tuple[ResultsHeader, Iterator[Result]]:
@@ -41,9 +61,9 @@ def read_results(path: str | Path) -> tuple[ResultsHeader, Iterator[Result]]:
         ResultsFileError: it cannot be read.
     """
     path = Path(path)
-    file = _open_to_read(path)
+    file = open_to_read(path)
     try:
-        header = _header_of(path, file.readline())
+        header = header_of(path, file.readline())
     except BaseException:
         file.close()
         raise
@@ -52,38 +72,9 @@ def read_results(path: str | Path) -> tuple[ResultsHeader, Iterator[Result]]:
         with file:
             for number, line in enumerate(file, 2):
                 if line.endswith(b"\n"):
-                    yield _result_of(path, number, line)
+                    yield result_of(path, number, line)
 
     return header, results()
-
-
-def header_differences(
-    there: ResultsHeader, now: ResultsHeader, *, free: Iterable[str] = FREE_SETTINGS
-) -> list[str]:
-    """What sets two headers apart, each as `name: one, not the other`; empty where results may share a file.
-
-    Args:
-        there: the header that a file has.
-        now: the one it would get.
-        free: names that may differ, of settings and of the header's own fields (`shard`).
-    """
-    free = set(free)
-
-    def facts(header: ResultsHeader) -> dict[str, Any]:
-        data = header.to_json()
-        settings = data.pop("settings")
-        return {
-            name: value
-            for name, value in {**data, **{f"{key}": settings[key] for key in settings}}.items()
-            if name not in free
-        }
-
-    one, other = facts(there), facts(now)
-    return [
-        f"{name}: {_shown(one.get(name))}, not {_shown(other.get(name))}"
-        for name in {**one, **other}
-        if one.get(name) != other.get(name)
-    ]
 
 
 class ResultsFile:
@@ -94,22 +85,27 @@ class ResultsFile:
         self._fd = descriptor
         self._text = text
         self._end = 0
+        # Protects the two below: rows are looked up in another thread than results are written in.
+        self._lock = threading.Lock()
         self._ids = DigestSet()
         self._contents = DigestSet()
+        """What was judged, of the results that were there when the file was opened."""
 
     def has(self, name: str) -> bool:
         """Whether the row with this id has a result."""
-        return name in self._ids
+        with self._lock:
+            return name in self._ids
 
     def has_same(self, name: str, claim: str, subject: str) -> bool:
-        """Whether that result is about this claim and this subject.
+        """Whether that result was there from the start, and is about this claim and this subject.
 
         Args:
             name: the row's id.
             claim: the row's claim.
             subject: the path that the subject is read from, or its sha256 where the row holds it.
         """
-        return _content(name, claim, subject) in self._contents
+        with self._lock:
+            return _content(name, claim, subject) in self._contents
 
     def __len__(self) -> int:
         """How many results there are."""
@@ -122,11 +118,12 @@ class ResultsFile:
             ResultsFileError: the disk is full, or failed; what was written before is whole.
             UsageError: the id has a result already.
         """
-        line = _line(result.to_json(text=self._text))
+        line = line_of(result.to_json(text=self._text))
         if self.has(result.id):
             raise UsageError(str(self.path), f"{excerpt(result.id)} has a result already")
         self._write(line)
-        self._remember(result)
+        with self._lock:
+            self._ids.add(result.id)
 
     def sync(self) -> None:
         """Return when the disk has everything that was written. May be called from another thread.
@@ -146,7 +143,7 @@ class ResultsFile:
             ResultsFileError: there is no room for a second copy; the file is as it was.
         """
         rows, starts = array("Q"), array("Q")
-        with _open_to_read(self.path) as file:
+        with open_to_read(self.path) as file:
             header = file.readline()
             at = len(header)
             for line in file:
@@ -179,17 +176,17 @@ class ResultsFile:
 
     def _begin(self, header: ResultsHeader, on_kept: Callable[[Result], None]) -> None:
         """Take in what the file holds, or give it its header."""
-        with _open_to_read(self.path) as file:
+        with open_to_read(self.path) as file:
             first = file.readline()
             if not first.endswith(b"\n"):
                 if not _BEGINS.startswith(first[: len(_BEGINS)]):
-                    raise _no_results_file(self.path)
+                    raise no_results_file(self.path)
                 self._cut(0)  # Empty, or torn in its very first line.
-                self._write(_line(header.to_json()))
+                self._write(line_of(header.to_json()))
                 self.sync()
-                _sync_folder(self.path.parent)
+                sync_folder(self.path.parent)
                 return
-            found = _header_of(self.path, first)
+            found = header_of(self.path, first)
             differences = header_differences(found, header)
             if differences:
                 raise UsageError(
@@ -201,21 +198,18 @@ class ResultsFile:
             for number, line in enumerate(file, 2):
                 if not line.endswith(b"\n"):
                     break
-                result = _result_of(self.path, number, line)
-                if self.has(result.id):
+                result = result_of(self.path, number, line)
+                if not self._ids.add(result.id):
                     raise UsageError(
                         f"{self.path} line {number}",
                         f"{excerpt(result.id)} has a result in a line before",
                         "Remove one of the two.",
                     )
-                self._remember(result)
+                subject = result.subject_file or result.subject_sha256
+                self._contents.add(_content(result.id, result.claim, subject))
                 on_kept(result)
                 end += len(line)
         self._cut(end)
-
-    def _remember(self, result: Result) -> None:
-        self._ids.add(result.id)
-        self._contents.add(_content(result.id, result.claim, result.subject_file or result.subject_sha256))
 
     def _cut(self, end: int) -> None:
         """Let the file end at `end`, whatever stands behind it."""
@@ -245,13 +239,13 @@ class ResultsFile:
         try:
             descriptor = os.open(temporary, _FLAGS | os.O_TRUNC, 0o666)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with open(descriptor, "wb", closefd=False, buffering=_COPY_BYTES) as file:
+            with open(descriptor, "wb", closefd=False, buffering=BUFFER_BYTES) as file:
                 file.writelines(lines)
                 file.flush()
                 end = file.tell()
             os.fsync(descriptor)
             temporary.replace(self.path)
-            _sync_folder(self.path.parent)
+            sync_folder(self.path.parent)
         except BaseException as error:
             if descriptor >= 0:
                 os.close(descriptor)
@@ -352,15 +346,15 @@ def _lock(path: Path) -> int:
 
 
 def _without_errors(file: ResultsFile) -> None:
-    with _open_to_read(file.path) as old:
+    with open_to_read(file.path) as old:
         first = old.readline()
         if not first.endswith(b"\n"):
             return
-        _header_of(file.path, first)
+        header_of(file.path, first)
         numbers = {
             number
             for number, line in enumerate(old, 2)
-            if not line.endswith(b"\n") or _is_errored(_result_of(file.path, number, line))
+            if not line.endswith(b"\n") or _is_errored(result_of(file.path, number, line))
         }
         if not numbers:
             return
@@ -387,7 +381,7 @@ def _keep_old(path: Path, descriptor: int) -> Path:
             try:  # A disk without second names gets a copy.
                 with name.open("xb") as copy, open(descriptor, "rb", closefd=False) as old:
                     old.seek(0)
-                    shutil.copyfileobj(old, copy, _COPY_BYTES)
+                    shutil.copyfileobj(old, copy, BUFFER_BYTES)
                     copy.flush()
                     os.fsync(copy.fileno())
             except FileExistsError:
@@ -401,63 +395,5 @@ def _keep_old(path: Path, descriptor: int) -> Path:
             return name
 
 
-def _open_to_read(path: Path) -> BinaryIO:
-    try:
-        return path.open("rb", buffering=_COPY_BYTES)
-    except FileNotFoundError:
-        raise UsageError("results", f"there is no file {str(path)!r}", "Check the path.") from None
-    except OSError as error:
-        raise ResultsFileError(str(path), f"cannot be read ({error.strerror or error})") from error
-
-
-def _header_of(path: Path, line: bytes) -> ResultsHeader:
-    if not line.startswith(b"{") or not line.endswith(b"\n"):
-        raise _no_results_file(path)
-    try:
-        data = json.loads(line)
-    except (ValueError, RecursionError):
-        raise _no_results_file(path) from None
-    try:
-        return ResultsHeader.from_json(data)
-    except UsageError as error:
-        raise UsageError(f"{path} line 1", error.problem, error.remedy) from None
-
-
-def _no_results_file(path: Path) -> UsageError:
-    return UsageError(
-        str(path), "holds something else than results", "Name another file; this one is left alone."
-    )
-
-
-def _result_of(path: Path, number: int, line: bytes) -> Result:
-    try:
-        return Result.from_json(json.loads(line))
-    except (ValueError, RecursionError):
-        problem = f"{excerpt(line.decode('utf-8', 'replace').strip())} is not JSON"
-    except JudgeLocalError as error:
-        problem = error.problem
-    raise UsageError(
-        f"{path} line {number}", problem, "Repair or remove the line, or start over with --fresh."
-    )
-
-
-def _line(data: Any) -> bytes:
-    # In ASCII, so that no character can end a line before its end.
-    return json.dumps(data, allow_nan=False).encode("ascii") + b"\n"
-
-
 def _content(name: str, claim: str, subject: str) -> str:
     return json.dumps([name, claim, subject])
-
-
-def _shown(value: Any) -> str:
-    return "nothing" if value is None else excerpt(value, 80)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Let the disk have the folder's entries too: a new file is not safe without its name."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
