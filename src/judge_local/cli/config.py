@@ -22,6 +22,7 @@ FILE_NAME: Final = "judge-local.toml"
 # Set per call, or meaningless as a habit.
 _NOT_CONFIGURABLE: Final = frozenset(
     {"help", "version", "claim", "claims", "check", "checked", "judge", "substitute"}
+    | {"output", "map", "fresh", "retry-errors", "only-zone", "dry-run"}
 )
 
 

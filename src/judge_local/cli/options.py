@@ -97,3 +97,110 @@ text_options: Final = _group(
     click.option("--no-text", is_flag=True, help="Leave subject and reference out of --json."),
 )
 """Waiting for the machine, and what the output leaves out."""
+
+model_options: Final = _group(
+    click.option(
+        "--model",
+        metavar="M",
+        help="An alias, a selector such as auto, or a .gguf file. Default: the only model on this disk.",
+    ),
+)
+"""Who judges."""
+
+run_options: Final = _group(
+    click.option(
+        "--runs",
+        type=click.IntRange(min=1),
+        metavar="N",
+        default=3,
+        show_default=True,
+        help="How many times to ask.",
+    ),
+    click.option(
+        "--temperature",
+        type=Number(0, 2),
+        metavar="T",
+        default=0.0,
+        show_default=True,
+        help="Above 0, answers are sampled with --seed.",
+    ),
+    click.option(
+        "--seed",
+        type=click.IntRange(0, 2**32 - 1),
+        metavar="N",
+        default=0,
+        show_default=True,
+        help="Of the first run.",
+    ),
+)
+"""The runs of one decision."""
+
+vary_options: Final = _group(
+    click.option(
+        "--vary",
+        type=click.Choice(["options", "seed", "none"]),
+        help="What differs from run to run. Default: the order of the options.",
+    ),
+)
+"""What sets the runs of one decision apart."""
+
+repeat_options: Final = _group(
+    click.option(
+        "--deterministic",
+        is_flag=True,
+        help="The same bytes again on the same machine, at some cost in speed.",
+    ),
+)
+"""Repeatability."""
+
+template_options: Final = _group(
+    click.option(
+        "--chat-template", type=FILE, metavar="FILE", help="A Jinja template, for a model that brings none."
+    ),
+    click.option(
+        "--cache",
+        type=click.Path(file_okay=False, path_type=str),
+        metavar="DIR",
+        help="Keep answers there, and take those that are there.",
+    ),
+)
+"""The chat template, and the cache."""
+
+FAIL_ON: Final = ("never", "error", "fail", "review")
+"""What stops a gate; each includes those before it."""
+
+_REPORT: Final = click.Path(dir_okay=False, path_type=str)
+
+report_options: Final = _group(
+    click.option(
+        "--junit", type=_REPORT, metavar="FILE", help="Write the results as JUnit XML, a test case a row."
+    ),
+    click.option(
+        "--sarif", type=_REPORT, metavar="FILE", help="Write what is found in subject files as SARIF 2.1.0."
+    ),
+    click.option(
+        "--github",
+        is_flag=True,
+        help="Print annotations for GitHub Actions, and add a table to the summary of the step.",
+    ),
+    click.option(
+        "--fail-on",
+        type=click.Choice(FAIL_ON),
+        default="fail",
+        show_default=True,
+        help="What makes the exit code other than 0; each includes those before it.",
+    ),
+    click.option(
+        "--min-pass-rate",
+        type=Number(0, 1),
+        metavar="SHARE",
+        help="Exit with 1 when fewer of all rows are auto-pass.",
+    ),
+    click.option(
+        "--max-review-rate",
+        type=Number(0, 1),
+        metavar="SHARE",
+        help="Exit with 1 when more of all rows are left to a person, errors included.",
+    ),
+)
+"""What is reported of many results, and what the exit code depends on."""

@@ -83,6 +83,11 @@ def is_terminal() -> bool:
     return sys.stdout is not None and sys.stdout.isatty()
 
 
+def stderr_is_terminal() -> bool:
+    """Whether standard error is a person's terminal."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
 def show(lines: Iterable[Line]) -> None:
     """Print `lines` to standard output: styled and wrapped on a terminal, plain in a pipe."""
     if not is_terminal():
@@ -111,7 +116,7 @@ class Progress:
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
-        self._terminal = sys.stderr is not None and sys.stderr.isatty()
+        self._terminal = stderr_is_terminal()
         self._status: Status | None = None
         self._last = ""
         # Protects the two above: the engine's lines come from a thread of its own.
@@ -167,5 +172,6 @@ __all__ = [
     "say",
     "show",
     "silence_stdout",
+    "stderr_is_terminal",
     "unwritable",
 ]

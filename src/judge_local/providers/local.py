@@ -110,6 +110,11 @@ class LocalProvider:
         return f"{self._name}@{self._sha256[:12]}"
 
     @property
+    def model_sha256(self) -> str:
+        """SHA-256 of the weights, 64 hex digits."""
+        return self._sha256
+
+    @property
     def settings_key(self) -> str:
         """What besides the model could change an answer, for cache keys."""
         template = self._settings.chat_template

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from judge_local.consensus import exact
 from judge_local.counts import Counts
@@ -70,16 +70,21 @@ class Outcome:
         """Whether the gate is open."""
         return self.code == 0
 
+    def to_json(self) -> dict[str, Any]:
+        """The outcome for a machine."""
+        return {"passed": self.passed, "reasons": list(self.reasons)}
+
     def __str__(self) -> str:
         return f"gate {'passed' if self.passed else 'failed'}: {'; '.join(self.reasons)}"
 
 
-def decide(gate: Gate, counts: Counts, *, may_be_empty: bool = False) -> Outcome:
+def decide(gate: Gate, counts: Counts, *, unfinished: bool = False, may_be_empty: bool = False) -> Outcome:
     """What `gate` says of `counts`.
 
     Args:
         gate: what is asked for.
         counts: of all results.
+        unfinished: whether time ran out before every row had a result. Rows without a decision weigh as errors do.
         may_be_empty: whether no rows at all are fine, as for one shard of a few rows.
     """
     total = counts.results
@@ -91,6 +96,8 @@ def decide(gate: Gate, counts: Counts, *, may_be_empty: bool = False) -> Outcome
     level = f"--fail-on {gate.fail_on.value}"
     if counts.errors and gate.fail_on.stops_at(FailOn.ERROR):
         found.append((4, f"{_rows(counts.errors, total)} could not be judged ({level})"))
+    if unfinished and gate.fail_on.stops_at(FailOn.ERROR):
+        found.append((4, f"time ran out before all rows were judged ({level})"))
     if counts.fails and gate.fail_on.stops_at(FailOn.FAIL):
         found.append((1, f"{_rows(counts.fails, total)} auto-fail ({level})"))
     if gate.min_pass_rate is not None and counts.passes < exact(gate.min_pass_rate) * total:
