@@ -176,6 +176,11 @@ report_options: Final = _group(
         "--junit", type=_REPORT, metavar="FILE", help="Write the results as JUnit XML, a test case a row."
     ),
     click.option(
+        "--junit-strict",
+        is_flag=True,
+        help="Keep the file to the schema of Jenkins' xUnit plugin: properties stand in the output of test cases.",
+    ),
+    click.option(
         "--sarif", type=_REPORT, metavar="FILE", help="Write what is found in subject files as SARIF 2.1.0."
     ),
     click.option(

@@ -41,6 +41,7 @@ class ReportOptions:
     """The values of `options.report_options`, as click read them."""
 
     junit: str | None
+    junit_strict: bool
     sarif: str | None
     github: bool
     fail_on: str
@@ -59,6 +60,8 @@ def take_report_options(values: MutableMapping[str, Any], used: Iterable[str | N
         UsageError: a report would take the place of one of these, or of another report.
     """
     options = ReportOptions(**{field.name: values.pop(field.name) for field in fields(ReportOptions)})
+    if options.junit_strict and options.junit is None:
+        raise UsageError("--junit-strict", "no JUnit file is asked for", "Name one: --junit FILE")
     taken = {_place(path) for path in used if path is not None and path != "-"}
     for name, path in (("--junit", options.junit), ("--sarif", options.sarif)):
         if path is None:
@@ -148,7 +151,7 @@ def _open_files(
 
         naming = _Naming("--junit", options.junit)
         file = files.enter_context(_written(options.junit, naming))
-        junit = JUnitReport(file, header, counts, FailOn(options.fail_on))
+        junit = JUnitReport(file, header, counts, FailOn(options.fail_on), strict=options.junit_strict)
         yield naming.around(junit.add), naming.around(junit.finish)
     if options.sarif is not None:
         from judge_local.cli.group import program_version

@@ -36,7 +36,8 @@ _LEVELS: Final[Mapping[str, FailOn]] = {
     Zone.AUTO_FAIL.value: FailOn.FAIL,
     Zone.HUMAN_REVIEW.value: FailOn.REVIEW,
 }
-_MARKDOWN: Final = re.compile(r"[!-/:-@\[-`{-~]")
+# What can begin or end markup, a mention, a reference, an emoji, a formula or a link.
+_MARKDOWN: Final = re.compile(r"[!#$&*:<>@\[\\\]_`|~]|(?<=www)\.", re.IGNORECASE)
 
 
 def command(name: str, message: str, properties: Mapping[str, str]) -> str:

@@ -2,8 +2,9 @@
 
 * An auto-fail is a `failure`, a human review is `skipped` (or a failure where reviews stop the gate), a row without any
   verdict is an `error`.
-* The shape is the one pytest writes, properties of test cases included: the schema of the Jenkins xUnit plugin, which
-  lets only suites have `properties`, and those.
+* A test case has `properties`, as pytest gives it; most readers know them. The schema of the Jenkins xUnit plugin, which
+  refuses what departs from it, has them for suites only: where the file must keep to it, they stand in the output of the
+  test case, as lines of the form `[[PROPERTY|name=value]]`.
 * XML 1.0 cannot hold all text: what it forbids is shown as an escape. Nothing that is text gets lost.
 """
 
@@ -36,9 +37,19 @@ class JUnitReport:
         header: what the results were made with.
         counts: of all results; the suite's totals come before its test cases.
         fail_on: what stops the gate; at `REVIEW`, a review is a failure.
+        strict: whether the file must keep to the schema of the Jenkins xUnit plugin.
     """
 
-    def __init__(self, file: TextIOBase, header: ResultsHeader, counts: Counts, fail_on: FailOn) -> None:
+    def __init__(
+        self,
+        file: TextIOBase,
+        header: ResultsHeader,
+        counts: Counts,
+        fail_on: FailOn,
+        *,
+        strict: bool = False,
+    ) -> None:
+        self._strict = strict
         self._review_fails = fail_on.stops_at(FailOn.REVIEW)
         self._model_sha256 = header.model_sha256
         self._xml = XMLGenerator(file, encoding="utf-8", short_empty_elements=True)
@@ -81,17 +92,21 @@ class JUnitReport:
         }
         if self._model_sha256 is not None:
             facts["modelSha256"] = self._model_sha256
-        self._properties(facts)
+        if not self._strict:
+            self._properties(facts)
         body = "\n".join(plain(line) for line in decision_lines(result, seconds=seconds_of(decision.runs)))
         if result.fault is not None:
             kind = next((run.error_kind for run in decision.runs if run.error_kind), "error")
             self._leaf("error", body, {"type": kind, "message": why(result, limit=MESSAGE_CHARS)})
-        elif decision.zone is Zone.AUTO_PASS:
-            self._leaf("system-out", body, {})
-        else:
+        elif decision.zone is not Zone.AUTO_PASS:
             fails = decision.zone is Zone.AUTO_FAIL or self._review_fails
             attributes = {"type": decision.zone.value, "message": why(result, limit=MESSAGE_CHARS)}
             self._leaf("failure" if fails else "skipped", body, attributes)
+        output = [f"[[PROPERTY|{name}={value}]]" for name, value in facts.items()] if self._strict else []
+        if result.fault is None and decision.zone is Zone.AUTO_PASS:
+            output.append(body)
+        if output:
+            self._leaf("system-out", "\n".join(output), {})
         self._close("testcase")
 
     def finish(self) -> None:

@@ -47,7 +47,7 @@ _RULES: Final[Mapping[str, tuple[str, str, str]]] = {
     ),
 }
 _RULE_IDS: Final = tuple(_RULES)
-_PLACEHOLDER: Final = re.compile(r"\{(?=\d+\})|(?<=\d)\}")
+_PLACEHOLDER: Final = re.compile(r"\{\d+\}")
 
 
 class SarifReport:
@@ -60,8 +60,9 @@ class SarifReport:
 
     def __init__(self, header: ResultsHeader, version: str) -> None:
         self._header, self._version = header, version
-        # The findings that come first: a heap of (-rule, -row, finding), so that rows of a million take no memory.
-        self._first: list[tuple[int, int, dict[str, Any]]] = []
+        # The findings that come first, the last of them on top: a heap of (-rule, -row, number, finding). So a million
+        # rows take no memory. The number, of the finding, keeps two of one row apart.
+        self._first: list[tuple[int, int, int, dict[str, Any]]] = []
         self._found = self._elsewhere = self._errors = 0
 
     def add(self, result: Result) -> None:
@@ -75,10 +76,10 @@ class SarifReport:
             return
         self._found += 1
         rule = _RULE_IDS.index(kind.replace(" ", "-"))
-        place = (-rule, -result.row)
+        place = (-rule, -result.row, -self._found)
         if len(self._first) < MOST_FINDINGS:
             heapq.heappush(self._first, (*place, self._finding(result, rule)))
-        elif place > self._first[0][:2]:
+        elif place > self._first[0][:3]:
             heapq.heapreplace(self._first, (*place, self._finding(result, rule)))
 
     def write(self, file: IO[str]) -> None:
@@ -157,8 +158,8 @@ class SarifReport:
         }
 
 
-def _in_row_order(entry: tuple[int, int, dict[str, Any]]) -> int:
-    return -entry[1]
+def _in_row_order(entry: tuple[int, int, int, dict[str, Any]]) -> tuple[int, int]:
+    return -entry[1], -entry[2]
 
 
 def file_uri(path: str) -> str:
@@ -178,5 +179,8 @@ def message_text(text: str) -> str:
     >>> message_text("{0} and [here](http://a.example)")
     '{{0}} and \\[here\\](http://a.example)'
     """
-    text = _PLACEHOLDER.sub(lambda found: found[0] * 2, text)
-    return re.sub(r"[\[\]]", lambda found: "\\" + found[0], text) if "](" in text else text
+    # The standard has braces and brackets escaped always; but readers that do not know that show the escapes, so only a
+    # text that could be taken for more than text gets them.
+    if _PLACEHOLDER.search(text):
+        text = text.replace("{", "{{").replace("}", "}}")
+    return re.sub(r"[\\\[\]]", r"\\\g<0>", text) if "](" in text else text
