@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from judge_local.cli.batch_progress import BatchProgress
     from judge_local.cli.reports import ReportOptions
     from judge_local.providers.base import InferenceProvider
+    from judge_local.results import ResultsHeader
 
 _WORDS: Final = "judge_local.batch.words"
 """The key in a click context's `meta` under which the words of the call are kept."""
@@ -197,9 +198,10 @@ def batch(ctx: click.Context, /, **values: Any) -> None:
             provider = make_provider(options, call, progress.event)
             make_validator(call.judging.schema)
         try:
+            header = call.judging.header(provider)
             results = open_results(
                 call.output,
-                call.judging.header(provider),
+                header,
                 fresh=options.fresh,
                 retry_errors=options.retry_errors,
                 text=not options.no_text,
@@ -212,7 +214,7 @@ def batch(ctx: click.Context, /, **values: Any) -> None:
             asyncio.run(_judge(options, call, provider, results, standing, progress))
             if options.ordered:
                 results.sort()
-    ctx.exit(_finish(ctx, options, call, standing, reports))
+    ctx.exit(_finish(ctx, options, call, standing, header, reports))
 
 
 async def _judge(
@@ -289,7 +291,12 @@ def _asking(stop: Stop, progress: BatchProgress) -> Iterator[None]:
 
 
 def _finish(
-    ctx: click.Context, options: BatchOptions, call: BatchCall, standing: Standing, reports: ReportOptions
+    ctx: click.Context,
+    options: BatchOptions,
+    call: BatchCall,
+    standing: Standing,
+    header: ResultsHeader,
+    reports: ReportOptions,
 ) -> int:
     """Say what it came to, write the reports, and return the exit code."""
     from judge_local.batch.runner import Ended
@@ -313,11 +320,12 @@ def _finish(
             say(f"{why}: {standing.counts.results:,} results are there. Go on: {_how_to_go_on(ctx)}")
         if options.only_zone:
             _print_zone(call.output, options.only_zone)
-        _, outcome = report_results(
+        outcome = report_results(
             reports,
             call.output,
+            header,
+            standing.counts,
             folder=call.source.folder,
-            counts=standing.counts,
             unfinished=standing.ended is Ended.TIME,
             stdout_is_taken=options.json or bool(options.only_zone),
         )

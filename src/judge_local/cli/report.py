@@ -41,12 +41,16 @@ def report(ctx: click.Context, /, *, results: str, rows_folder: str, json: bool,
     """
     from pathlib import Path
 
+    from judge_local.batch.results_file import read_results
     from judge_local.cli.batch_summary import label_lines, zone_lines
     from judge_local.cli.output import Line, emit_json, show
     from judge_local.cli.reports import report_results, take_report_options
+    from judge_local.counts import Counts
 
     options = take_report_options(values, [results])
-    counts, outcome = report_results(options, results, folder=Path(rows_folder), stdout_is_taken=json)
+    header, rows = read_results(results)
+    counts = Counts.of(rows)
+    outcome = report_results(options, results, header, counts, folder=Path(rows_folder), stdout_is_taken=json)
     if json:
         emit_json(
             {

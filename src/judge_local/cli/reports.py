@@ -79,24 +79,26 @@ def take_report_options(values: MutableMapping[str, Any], used: Iterable[str | N
 def report_results(
     options: ReportOptions,
     path: str | Path,
+    header: ResultsHeader,
+    counts: Counts,
     *,
     folder: Path,
-    counts: Counts | None = None,
     unfinished: bool = False,
     stdout_is_taken: bool = False,
-) -> tuple[Counts, Outcome]:
+) -> Outcome:
     """Write the reports that are asked for, and say in one line on standard error what the gate came to.
 
     Args:
         options: what is asked for.
         path: of the results file.
+        header: of that file.
+        counts: of all results in it.
         folder: what subject files are relative to.
-        counts: of all results in the file, where they are known.
         unfinished: whether time ran out before every row had a result.
         stdout_is_taken: whether standard output carries JSON, so that nothing else may be printed there.
 
     Returns:
-        The counts, and what the gate came to; its code is the exit code.
+        What the gate came to; its code is the exit code.
 
     Raises:
         UsageError: a report cannot be written, or the file holds something else than results.
@@ -104,12 +106,8 @@ def report_results(
     """
     from judge_local.batch.results_file import read_results
     from judge_local.cli.output import say
-    from judge_local.counts import Counts
     from judge_local.report.gate import FailOn, Gate, decide
 
-    header, results = read_results(path)
-    if counts is None:
-        counts = Counts.of(results)
     gate = Gate(
         fail_on=FailOn(options.fail_on),
         min_pass_rate=options.min_pass_rate,
@@ -134,7 +132,7 @@ def report_results(
     for _, finish in printed:  # After the files are in their places, which a reader who left must not undo.
         finish()
     say(str(outcome))
-    return counts, outcome
+    return outcome
 
 
 _Report = tuple["Callable[[Result], None]", "Callable[[], None]"]
