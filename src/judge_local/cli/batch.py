@@ -160,6 +160,12 @@ class _Remembering(click.Command):
     allow_from_autoenv=False,
     help="At the end, print the results of this zone, one JSON object a line; RESULTS holds all. May be repeated.",
 )
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    allow_from_autoenv=False,
+    help="Write nothing: read all rows, count tokens, judge a few to tell the time, and report.",
+)
 @report_options
 @click.option("--no-wait", is_flag=True, help="Fail at once when another process is judging.")
 @click.option("--no-text", is_flag=True, help="Leave subject and reference out of the results.")
@@ -197,6 +203,10 @@ def batch(ctx: click.Context, /, **values: Any) -> None:
         with ending_at_once():
             provider = make_provider(options, call, progress.event)
             make_validator(call.judging.schema)
+        if options.dry_run:
+            from judge_local.cli.batch_dry_run import report_dry_run
+
+            ctx.exit(report_dry_run(options, call, provider, progress))
         try:
             header = call.judging.header(provider)
             results = open_results(
@@ -208,7 +218,7 @@ def batch(ctx: click.Context, /, **values: Any) -> None:
                 on_kept=standing.counts.add,
             )
         except BaseException:
-            asyncio.run(_close(provider))
+            asyncio.run(close(provider))
             raise
         with results:
             asyncio.run(_judge(options, call, provider, results, standing, progress))
@@ -255,13 +265,14 @@ async def _judge(
         if shown is not None:
             shown.cancel()
         progress.end()
-        await _close(provider)
+        await close(provider)
 
 
-async def _close(provider: InferenceProvider) -> None:
-    close = getattr(provider, "aclose", None)
-    if close is not None:
-        await close()
+async def close(provider: InferenceProvider) -> None:
+    """End the provider, where it has an end."""
+    ending = getattr(provider, "aclose", None)
+    if ending is not None:
+        await ending()
 
 
 @contextlib.contextmanager

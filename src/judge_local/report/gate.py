@@ -16,7 +16,10 @@ from judge_local.consensus import exact
 from judge_local.counts import Counts
 from judge_local.errors import UsageError, excerpt
 
-_CODES: Final = (0, 3, 1, 4, 5)
+NOTHING_TO_JUDGE: Final = 5
+"""The exit code where there are no rows."""
+
+_CODES: Final = (0, 3, 1, 4)
 """From best to worst. A row without a decision outranks any decision, as it does in `judge`."""
 
 
@@ -91,7 +94,7 @@ def decide(gate: Gate, counts: Counts, *, unfinished: bool = False, may_be_empty
     if not total:
         if may_be_empty:
             return Outcome(code=0, reasons=("this shard holds no rows",))
-        return Outcome(code=5, reasons=("there are no rows, so nothing was judged",))
+        return Outcome(code=NOTHING_TO_JUDGE, reasons=("there are no rows, so nothing was judged",))
     found: list[tuple[int, str]] = []
     level = f"--fail-on {gate.fail_on.value}"
     if counts.errors and gate.fail_on.stops_at(FailOn.ERROR):
