@@ -296,7 +296,8 @@ def test_batch_exits_with_what_its_gate_says(desk, scripted, answer, level, code
 
     assert (done.exit_code, again.exit_code) == (code, code)
     assert Path("j.xml").read_bytes() == Path("again.xml").read_bytes()
-    assert done.stderr.splitlines()[-1] == again.stderr.splitlines()[-1]
+    # A gate that passed is nothing to say where quiet is asked for.
+    assert done.stderr == (again.stderr if code else "")
 
 
 def test_batch_reports_on_all_rows_also_those_of_calls_before(desk, scripted):

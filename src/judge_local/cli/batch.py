@@ -339,6 +339,7 @@ def _finish(
             folder=call.source.folder,
             unfinished=standing.ended is Ended.TIME,
             stdout_is_taken=options.json or bool(options.only_zone),
+            quiet=options.quiet,
         )
         code = outcome.code
     if options.json:

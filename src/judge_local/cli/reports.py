@@ -85,6 +85,7 @@ def report_results(
     folder: Path,
     unfinished: bool = False,
     stdout_is_taken: bool = False,
+    quiet: bool = False,
 ) -> Outcome:
     """Write the reports that are asked for, and say in one line on standard error what the gate came to.
 
@@ -96,6 +97,7 @@ def report_results(
         folder: what subject files are relative to.
         unfinished: whether time ran out before every row had a result.
         stdout_is_taken: whether standard output carries JSON, so that nothing else may be printed there.
+        quiet: whether to say nothing of a gate that passed.
 
     Returns:
         What the gate came to; its code is the exit code.
@@ -131,7 +133,8 @@ def report_results(
             finish()
     for _, finish in printed:  # After the files are in their places, which a reader who left must not undo.
         finish()
-    say(str(outcome))
+    if not (quiet and outcome.passed):
+        say(str(outcome))
     return outcome
 
 
