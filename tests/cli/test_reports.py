@@ -1,6 +1,9 @@
 """`judge-local report`, and the reports and the gate of `batch`: files, streams, exit codes, and what is refused."""
 
+import asyncio
 import json
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -340,3 +343,25 @@ def test_batch_refuses_to_write_over_its_files_before_it_judges(desk, scripted, 
     assert "is needed for something else in this call" in done.stderr
     assert provider.requests == []
     assert path.read_text().startswith("{")
+
+
+def test_a_batch_that_is_interrupted_writes_no_report(desk, monkeypatch):
+    """It would look like that of a batch that ended."""
+
+    class Interrupting(MockProvider):
+        async def complete_json(self, request):
+            if len(self.requests) == 2:
+                os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.sleep(0.01)  # As a model takes time, in which the loop hears of signals.
+            return await super().complete_json(request)
+
+    provider = Interrupting([mock_verdict("pass", 0.95)])
+    monkeypatch.setattr(batch_module, "make_provider", lambda options, call, on_event: provider)
+    path = rows(desk, *(f"claim {number}" for number in range(200)))
+    done = call("batch", path, "-o", "r.jsonl", "--runs", 1, "--at-once", 1, "--junit", "j.xml", "--github")
+
+    assert done.exit_code == 130
+    assert "::" not in done.stdout
+    assert "gate" not in done.stderr
+    assert left_over(desk) == ["r.jsonl", "rows.jsonl"]
+    assert 0 < len(Path("r.jsonl").read_text().splitlines()) - 1 < 200

@@ -51,7 +51,8 @@ def command(name: str, message: str, properties: Mapping[str, str]) -> str:
 
 
 def _data(text: str) -> str:
-    return clean(text.replace("\r\n", "\n")).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    # What is left of carriage returns after cleaning is shown as an escape, so only the other two are needed.
+    return clean(text.replace("\r\n", "\n")).replace("%", "%25").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:
