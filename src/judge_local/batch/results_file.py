@@ -64,15 +64,12 @@ def read_results(path: str | Path) -> tuple[ResultsHeader, Iterator[Result]]:
         ResultsFileError: it cannot be read.
     """
     path = Path(path)
-    file = open_to_read(path)
-    try:
+    with open_to_read(path) as file:
         header = header_of(path, file.readline())
-    except BaseException:
-        file.close()
-        raise
 
     def results() -> Iterator[Result]:
-        with file:
+        with open_to_read(path) as file:
+            file.readline()
             for number, line in enumerate(file, 2):
                 if line.endswith(b"\n"):
                     yield result_of(path, number, line)
