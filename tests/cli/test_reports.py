@@ -4,6 +4,8 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from click.testing import CliRunner
 
 from judge_local.cli import batch as batch_module
 from judge_local.cli import main
+from judge_local.counts import Counts
 from judge_local.providers.mock import MockProvider, mock_verdict
 from judge_local.report.junit import JUnitReport
 from made_results import HEADER, KINDS, result, write_results
@@ -175,6 +178,44 @@ def test_strict_is_asked_for(results, strict):
     report(results, "--junit", "j.xml", *(["--junit-strict"] if strict else []))
 
     assert ("[[PROPERTY|zone=auto-fail]]" in Path("j.xml").read_text("utf-8")) is strict
+
+
+def test_a_file_that_grows_meanwhile_is_reported_as_it_was_counted(results, monkeypatch):
+    """A batch may be at work on it."""
+    counted = Counts.of
+
+    def count_and_grow(rows):
+        counts = counted(rows)
+        with results.open("a", encoding="ascii") as file:
+            file.write(json.dumps(result(5, "auto-fail").to_json()) + "\n")
+        return counts
+
+    monkeypatch.setattr(Counts, "of", count_and_grow)
+    report(results, "--junit", "j.xml")
+    (suite,) = junitparser.JUnitXml.fromfile("j.xml")
+
+    assert (suite.tests, len(list(suite))) == (4, 4)
+
+
+def test_a_report_may_be_piped(results):
+    command = f"{sys.executable} -m judge_local report {results} --junit /dev/stdout --fail-on never | cat"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+
+    assert done.stdout.startswith("<?xml")
+    assert "</testsuites>\n4 results: " in done.stdout
+
+
+def test_a_reader_who_leaves_is_no_fault(results):
+    command = f"{sys.executable} -m judge_local report {results} --junit /dev/stdout --fail-on never"
+    done = subprocess.run(
+        ["bash", "-c", f"{command} | head -c 1; echo ${{PIPESTATUS[0]}}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert "Traceback" not in done.stderr
+    assert "cannot be written" not in done.stderr
 
 
 # --- what cannot be -----------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -108,6 +108,7 @@ def test_at_most_ten_of_a_kind(rows):
         assert errors[-1][1].startswith(f"{rows - 9} more rows")
 
 
+@settings(deadline=None)
 @given(claim=ANY_TEXT, text=ANY_TEXT, name=ANY_TEXT, file=ANY_TEXT, kind=st.sampled_from(KINDS[1:]))
 def test_any_text_survives_in_one_command(claim, text, name, file, kind):
     found = annotated([result(1, kind, text=text, id=name, claim=claim, subject_file=file)])
@@ -136,6 +137,7 @@ def _lines(one):
     return annotations.lines(PASSED)
 
 
+@settings(deadline=None)
 @given(ANY_TEXT)
 def test_messages_keep_their_line_ends(text):
     assert read_command(command("notice", text, {}))[2] == clean(text.replace("\r\n", "\n"))
@@ -191,6 +193,7 @@ def test_the_tables():
     ]
 
 
+@settings(deadline=None)
 @given(claim=ANY_TEXT, text=ANY_TEXT, name=ANY_TEXT, label=ANY_TEXT)
 def test_any_text_stays_in_its_cell(claim, text, name, label):
     _, labels, listed = tables(summed([result(1, "auto-fail", text=text, id=name, claim=claim, label=label)]))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import xmlschema
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from junitparser import xunit2
 
@@ -179,6 +179,7 @@ def test_an_error_says_which():
     assert (bad.result[0].type, bad.result[0].message) == ("error", "line 2: claim is missing")
 
 
+@settings(deadline=None)
 @given(claim=ANY_TEXT, text=ANY_TEXT, name=ANY_TEXT, file=st.none() | ANY_TEXT, kind=st.sampled_from(KINDS))
 def test_any_text_survives(claim, text, name, file, kind):
     """Well-formed, valid, and what was said is all there, with what XML forbids shown as an escape."""
@@ -194,6 +195,7 @@ def test_any_text_survives(claim, text, name, file, kind):
     assert zone_of(kind).value in case.system_out
 
 
+@settings(deadline=None)
 @given(model=ANY_TEXT)
 def test_any_model_survives(model):
     (suite,) = xunit2.JUnitXml.fromstring(written(ROWS, header=replace(HEADER, model=model)).encode())

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 import jsonschema
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from judge_local.printable import one_line
@@ -124,6 +124,7 @@ def test_a_finding_is_recognised_by_what_it_is_about():
     assert len({one["judgeLocal/v1"] for one in different}) == 4
 
 
+@settings(deadline=None)
 @given(claim=ANY_TEXT, text=ANY_TEXT, name=ANY_TEXT, file=ANY_TEXT, kind=st.sampled_from(KINDS[1:]))
 def test_any_text_survives(claim, text, name, file, kind):
     (one,) = run_of([result(1, kind, text=text, id=name, claim=claim, subject_file=file)])["results"]
@@ -132,6 +133,7 @@ def test_any_text_survives(claim, text, name, file, kind):
     assert one["message"]["text"].startswith(one_line(claim, 1000)) or set(claim) & set("{}[]\\")
 
 
+@settings(deadline=None)
 @given(st.text("ab10{}[]()\\", max_size=12))
 def test_a_message_is_never_more_than_its_text(text):
     """Read by the rules of the standard, it shows the text, with no placeholder and no link in it."""

@@ -125,7 +125,9 @@ def report_results(
         )
         if written or printed:
             place = _Placing(folder)
-            for result in read_results(path)[1]:
+            for number, result in enumerate(read_results(path)[1]):
+                if number == counts.results:
+                    break  # The file has grown since it was counted, and totals must be those of what is reported.
                 placed = place(result)
                 for add, _ in (*written, *printed):
                     add(placed)
@@ -245,7 +247,7 @@ class _Naming:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
             raise UsageError(
                 self._option,
                 f"{self._name!r} cannot be written: {error.strerror or error}",
@@ -265,8 +267,9 @@ class _Naming:
 @contextlib.contextmanager
 def _written(name: str, naming: _Naming) -> Iterator[TextIOWrapper]:
     """A file to write a report to, which takes the place of the one at `name` when the report is whole."""
-    path = Path(_place(name))  # Through a link, so that the report does not replace the link.
-    whole = not path.exists() or path.is_file()
+    whole = Path(name).is_file() or not Path(name).exists()
+    # Through a link, so that the report does not replace the link; but a pipe has no name that a link leads to.
+    path = Path(_place(name) if whole else name)
     aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp") if whole else path
     with naming:
         path.parent.mkdir(parents=True, exist_ok=True)
