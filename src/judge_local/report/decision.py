@@ -31,6 +31,8 @@ class Line:
 
 
 LABEL_WIDTH: Final = 11
+NOT_JUDGED: Final = "not judged"
+"""What a row without any verdict is called."""
 
 
 def plain(line: Line) -> str:
@@ -84,6 +86,14 @@ def decision_lines(result: Result, *, seconds: float) -> Iterator[Line]:
 def seconds_of(runs: tuple[JudgeRun, ...]) -> float:
     """What `runs` took, in seconds; nothing for those from the cache."""
     return sum(run.duration_ms for run in runs if not run.cached) / 1000
+
+
+def kind_of(result: Result) -> str | None:
+    """Which of the things that need a person `result` is; None for an auto-pass."""
+    if result.fault is not None:
+        return NOT_JUDGED
+    zone = result.decision.zone
+    return None if zone is Zone.AUTO_PASS else zone.value
 
 
 def why(result: Result, *, limit: int) -> str:

@@ -15,7 +15,7 @@ from typing import Final
 
 from judge_local.counts import ERROR, Counts
 from judge_local.printable import clean, one_line
-from judge_local.report.decision import why
+from judge_local.report.decision import NOT_JUDGED, kind_of, why
 from judge_local.report.gate import FailOn, Outcome
 from judge_local.results import Result, ResultsHeader
 from judge_local.zones import Zone
@@ -27,7 +27,6 @@ TITLE_CHARS: Final = 120
 CELL_CHARS: Final = 300
 SUMMARY_BYTES: Final = 1024 * 1024 - 1
 """The longest summary of a step, in bytes of UTF-8."""
-NOT_JUDGED: Final = "not judged"
 
 _ORDER: Final = (NOT_JUDGED, Zone.AUTO_FAIL.value, Zone.HUMAN_REVIEW.value)
 """What a person should read first."""
@@ -57,14 +56,6 @@ def _data(text: str) -> str:
 
 def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
-
-
-def kind_of(result: Result) -> str | None:
-    """Which of the things that need a person `result` is; None for an auto-pass."""
-    if result.fault is not None:
-        return NOT_JUDGED
-    zone = result.decision.zone
-    return None if zone is Zone.AUTO_PASS else zone.value
 
 
 class Annotations:

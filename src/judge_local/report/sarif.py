@@ -18,8 +18,7 @@ from urllib.parse import quote
 
 from judge_local.cache import build_cache_key
 from judge_local.printable import clean, one_line
-from judge_local.report.decision import why
-from judge_local.report.github import NOT_JUDGED, kind_of
+from judge_local.report.decision import NOT_JUDGED, kind_of, why
 from judge_local.results import Result, ResultsHeader
 from judge_local.zones import Zone
 
