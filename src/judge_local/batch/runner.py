@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from judge_local.batch.counts import Counts
 from judge_local.batch.lookahead import LookAhead
 from judge_local.batch.results_file import ResultsFile
 from judge_local.batch.rows import BadRow, Row, Subjects
+from judge_local.counts import Counts
 from judge_local.errors import (
     EngineBusyError,
     IsolationError,

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from judge_local.batch.judging import Judging
     from judge_local.batch.rows import Subjects
 
-FAIL_ON = ("never", "error", "fail", "review")
-"""What makes the exit code other than 0; each includes those before it."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchOptions:
@@ -52,7 +49,6 @@ class BatchOptions:
     ordered: bool
     only_zone: tuple[str, ...]
     dry_run: bool
-    fail_on: str
     no_wait: bool
     no_text: bool
     json: bool

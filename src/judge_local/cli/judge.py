@@ -191,8 +191,8 @@ async def _decide_one(
 
 
 def _print(result: Result, options: Options, *, seconds: float) -> None:
-    from judge_local.cli.decision import decision_lines
     from judge_local.cli.output import emit_json, show
+    from judge_local.report.decision import decision_lines
 
     if options.json:
         emit_json(result.to_json(text=not options.no_text))

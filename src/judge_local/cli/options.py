@@ -165,3 +165,47 @@ template_options: Final = _group(
     ),
 )
 """The chat template, and the cache."""
+
+FAIL_ON: Final = ("never", "error", "fail", "review")
+"""What stops a gate; each includes those before it."""
+
+_REPORT: Final = click.Path(dir_okay=False, path_type=str)
+
+report_options: Final = _group(
+    click.option(
+        "--junit", type=_REPORT, metavar="FILE", help="Write the results as JUnit XML, a test case a row."
+    ),
+    click.option(
+        "--junit-strict",
+        is_flag=True,
+        help="Keep the file to the schema of Jenkins' xUnit plugin: properties stand in the output of test cases.",
+    ),
+    click.option(
+        "--sarif", type=_REPORT, metavar="FILE", help="Write what is found in subject files as SARIF 2.1.0."
+    ),
+    click.option(
+        "--github",
+        is_flag=True,
+        help="Print annotations for GitHub Actions, and add a table to the summary of the step.",
+    ),
+    click.option(
+        "--fail-on",
+        type=click.Choice(FAIL_ON),
+        default="fail",
+        show_default=True,
+        help="What makes the exit code other than 0; each includes those before it.",
+    ),
+    click.option(
+        "--min-pass-rate",
+        type=Number(0, 1),
+        metavar="SHARE",
+        help="Exit with 1 when fewer of all rows are auto-pass.",
+    ),
+    click.option(
+        "--max-review-rate",
+        type=Number(0, 1),
+        metavar="SHARE",
+        help="Exit with 1 when more of all rows are left to a person, errors included.",
+    ),
+)
+"""What is reported of many results, and what the exit code depends on."""
