@@ -25,6 +25,7 @@ from judge_local.cli.options import (
     model_options,
     repeat_options,
     run_options,
+    scale_options,
     schema_options,
     template_options,
     threshold_options,
@@ -119,6 +120,7 @@ class _Remembering(click.Command):
 @repeat_options
 @machine_options
 @template_options
+@scale_options
 @click.option(
     "--fresh",
     is_flag=True,
@@ -199,7 +201,7 @@ def batch(ctx: click.Context, /, **values: Any) -> None:
         try:
             results = open_results(
                 call.output,
-                call.judging.header(provider),
+                call.judging.header(provider, shard=None if call.shard is None else str(call.shard)),
                 fresh=options.fresh,
                 retry_errors=options.retry_errors,
                 text=not options.no_text,
@@ -239,7 +241,7 @@ async def _judge(
         cache = None if options.cache is None else JsonCache(options.cache)
         with _asking(stop, progress):
             await run_batch(
-                read_rows(call.source, call.names),
+                read_rows(call.source, call.names, shard=call.shard),
                 call.judging.judge_row(provider, cache=cache),
                 results,
                 subjects=call.subjects,
@@ -303,7 +305,8 @@ def _finish(ctx: click.Context, options: BatchOptions, call: BatchCall, standing
         code = INTERRUPTED
         say(f"interrupted: {standing.counts.results:,} results are safe. Go on: {_how_to_go_on(ctx)}")
     else:
-        code = batch_exit_code(standing, options.fail_on)
+        elsewhere = call.shard is not None and call.source.count > 0
+        code = batch_exit_code(standing, options.fail_on, rows_elsewhere=elsewhere)
         if standing.ended in (Ended.TIME, Ended.LIMIT):
             why = "the time budget is used up" if standing.ended is Ended.TIME else "the limit is reached"
             say(f"{why}: {standing.counts.results:,} results are there. Go on: {_how_to_go_on(ctx)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from judge_local.batch.formats import Source
     from judge_local.batch.judging import Judging
     from judge_local.batch.rows import Subjects
+    from judge_local.batch.shards import Shard
 
 FAIL_ON = ("never", "error", "fail", "review")
 """What makes the exit code other than 0; each includes those before it."""
@@ -43,6 +45,8 @@ class BatchOptions:
     gpu_layers: int | Literal["auto"]
     chat_template: str | None
     cache: str | None
+    shard: str | None
+    """`i/n`, `auto` or `auto/n`."""
     fresh: bool
     retry_errors: bool
     limit: int | None
@@ -68,6 +72,7 @@ class BatchCall:
     judging: Judging
     output: str
     chat_template: str | None
+    shard: Shard | None
 
 
 def read_batch_call(options: BatchOptions) -> BatchCall:
@@ -79,6 +84,7 @@ def read_batch_call(options: BatchOptions) -> BatchCall:
     from judge_local.batch.formats import Source
     from judge_local.batch.judging import Judging
     from judge_local.batch.rows import Subjects
+    from judge_local.batch.shards import read_shard
     from judge_local.cache import sha256
     from judge_local.cli.call import verdict_schema
     from judge_local.zones import ZoneThresholds
@@ -126,4 +132,5 @@ def read_batch_call(options: BatchOptions) -> BatchCall:
         ),
         output=output,
         chat_template=template,
+        shard=None if options.shard is None else read_shard(options.shard, os.environ),
     )

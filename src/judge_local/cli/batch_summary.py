@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 NOTHING_TO_JUDGE: Final = 5
 
 
-def batch_exit_code(standing: Standing, fail_on: str) -> int:
+def batch_exit_code(standing: Standing, fail_on: str, *, rows_elsewhere: bool = False) -> int:
     """0 where the gate opens; else the worst of what keeps it shut: 3 (review) < 1 (auto-fail) < 4 (no decision).
 
     A batch that its time budget ended has rows without a decision, which weigh as errors do: a gate must not open on
@@ -24,12 +24,13 @@ def batch_exit_code(standing: Standing, fail_on: str) -> int:
     Args:
         standing: of a batch that has ended.
         fail_on: `never`, `error`, `fail` or `review`; each includes those before it.
+        rows_elsewhere: this is a shard, and others have rows. That it has none itself is chance, and no fault.
     """
     from judge_local.batch.runner import Ended
 
     counts = standing.counts
     if not counts.results:
-        return NOTHING_TO_JUDGE
+        return 0 if rows_elsewhere else NOTHING_TO_JUDGE
     level = ("never", "error", "fail", "review").index(fail_on)
     if level >= 1 and (counts.errors or standing.ended is Ended.TIME):
         return 4

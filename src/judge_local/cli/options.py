@@ -165,3 +165,14 @@ template_options: Final = _group(
     ),
 )
 """The chat template, and the cache."""
+
+scale_options: Final = _group(
+    click.option(
+        "--shard",
+        metavar="I/N",
+        allow_from_autoenv=False,
+        help="Judge one of N shares of the rows, such as 1/3; `merge` puts the results together. auto: the place of this "
+        "task in a SLURM array or a parallel GitLab job. auto/N: in an indexed Kubernetes job.",
+    ),
+)
+"""More than one machine."""
