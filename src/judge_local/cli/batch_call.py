@@ -47,6 +47,10 @@ class BatchOptions:
     cache: str | None
     shard: str | None
     """`i/n`, `auto` or `auto/n`."""
+    engine: str
+    """`local` or `ray`."""
+    ray_address: str | None
+    ray_actors: int | None
     fresh: bool
     retry_errors: bool
     limit: int | None
@@ -96,6 +100,7 @@ def read_batch_call(options: BatchOptions) -> BatchCall:
         raise UsageError(
             "--retry-errors", "--fresh starts over and keeps nothing to retry", "Give one of them."
         )
+    _refuse_engine(options)
     named = {"ROWS": options.rows, "--schema": options.schema, "--chat-template": options.chat_template}
     from_stdin = [name for name, path in named.items() if path == STDIN]
     if len(from_stdin) > 1:
@@ -134,3 +139,19 @@ def read_batch_call(options: BatchOptions) -> BatchCall:
         chat_template=template,
         shard=None if options.shard is None else read_shard(options.shard, os.environ),
     )
+
+
+def _refuse_engine(options: BatchOptions) -> None:
+    """Refuse what has no meaning for the engine that was chosen."""
+    if options.engine != "ray":
+        for name in ("ray_address", "ray_actors"):
+            if getattr(options, name) is not None:
+                raise UsageError(
+                    f"--{name.replace('_', '-')}",
+                    "it is about Ray, and Ray is not asked for",
+                    "Add --engine ray.",
+                )
+    elif options.no_wait:
+        raise UsageError(
+            "--no-wait", "actors on one machine wait for each other", "Leave it out with --engine ray."
+        )
