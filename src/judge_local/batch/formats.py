@@ -15,7 +15,7 @@ import shutil
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,7 +106,7 @@ class Source:
         except (OSError, ValueError):  # A pipe has no position, and neither has a file that is closed.
             return None
 
-    def records(self) -> Iterator[Record]:
+    def records(self) -> Generator[Record, None, None]:
         """Every record, in order.
 
         Raises:
@@ -154,7 +154,12 @@ class Source:
         csv.field_size_limit(_LINE_LIMIT)
         # A byte that is not UTF-8 becomes half a surrogate pair, so that it is the fault of its own row only.
         text = io.TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline="")
-        reader = csv.reader(text, delimiter=delimiter, strict=True)
+        try:
+            yield from self._lines_of_table(csv.reader(text, delimiter=delimiter, strict=True))
+        finally:
+            text.detach()  # The file is closed by whoever opened it.
+
+    def _lines_of_table(self, reader: Any) -> Iterator[Record]:
         header = self._header(reader)
         while True:
             line = reader.line_num + 1
@@ -164,7 +169,6 @@ class Source:
                 yield Record(line, {}, f"it cannot be read as {self.kind.upper()}: {error}")
                 continue
             if cells is None:
-                text.detach()
                 return
             if cells:
                 # An empty cell is a value that is not there: this format has no other way to write that.

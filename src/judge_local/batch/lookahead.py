@@ -129,6 +129,9 @@ class LookAhead:
         except BaseException as error:  # noqa: BLE001 # It is raised where the rows are awaited.
             self.error = error
         finally:
+            close = getattr(self._rows, "close", None)
+            if close is not None:
+                close()  # A generator holds a file open.
             with self._changed:
                 self._ended = True
                 self._wake(len(self._waiting))

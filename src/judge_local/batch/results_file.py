@@ -19,6 +19,7 @@ import stat
 import threading
 from array import array
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,7 @@ from judge_local.batch.digests import DigestSet
 from judge_local.batch.results_lines import (
     BUFFER_BYTES,
     FREE_SETTINGS,
+    check_header,
     header_differences,
     header_of,
     line_of,
@@ -40,6 +42,7 @@ from judge_local.results import Result, ResultsHeader
 __all__ = [
     "FREE_SETTINGS",
     "ResultsFile",
+    "check_header",
     "header_differences",
     "header_of",
     "line_of",
@@ -61,15 +64,12 @@ def read_results(path: str | Path) -> tuple[ResultsHeader, Iterator[Result]]:
         ResultsFileError: it cannot be read.
     """
     path = Path(path)
-    file = open_to_read(path)
-    try:
+    with open_to_read(path) as file:
         header = header_of(path, file.readline())
-    except BaseException:
-        file.close()
-        raise
 
     def results() -> Iterator[Result]:
-        with file:
+        with open_to_read(path) as file:
+            file.readline()
             for number, line in enumerate(file, 2):
                 if line.endswith(b"\n"):
                     yield result_of(path, number, line)
@@ -142,25 +142,19 @@ class ResultsFile:
         Raises:
             ResultsFileError: there is no room for a second copy; the file is as it was.
         """
-        rows, starts = array("Q"), array("Q")
+        rows, starts, sizes = array("Q"), array("Q"), array("Q")
         with open_to_read(self.path) as file:
             header = file.readline()
             at = len(header)
             for line in file:
                 rows.append(json.loads(line)["row"])
                 starts.append(at)
+                sizes.append(len(line))
                 at += len(line)
-            order = sorted(range(len(rows)), key=rows.__getitem__)
-            if order == list(range(len(rows))):
-                return
-
-            def lines() -> Iterator[bytes]:
-                yield header
-                for index in order:
-                    file.seek(starts[index])
-                    yield file.readline()
-
-            self._replace(lines())
+        order = sorted(range(len(rows)), key=rows.__getitem__)
+        if order != list(range(len(rows))):
+            pieces = (os.pread(self._fd, sizes[index], starts[index]) for index in order)
+            self._replace(chain([header], pieces))
 
     def close(self) -> None:
         """Let go of the file and its lock."""
@@ -186,14 +180,7 @@ class ResultsFile:
                 self.sync()
                 sync_folder(self.path.parent)
                 return
-            found = header_of(self.path, first)
-            differences = header_differences(found, header)
-            if differences:
-                raise UsageError(
-                    str(self.path),
-                    f"was made with other settings ({'; '.join(differences)})",
-                    "Use the same, name another file, or start over with --fresh; that keeps this file.",
-                )
+            check_header(self.path, header_of(self.path, first), header)
             end = len(first)
             for number, line in enumerate(file, 2):
                 if not line.endswith(b"\n"):

@@ -47,6 +47,26 @@ def header_differences(
     ]
 
 
+def check_header(path: str | Path, there: ResultsHeader, now: ResultsHeader) -> None:
+    """Refuse to put results under a header that says something else.
+
+    Args:
+        path: of the results file.
+        there: its header.
+        now: what the results to come are made with.
+
+    Raises:
+        UsageError: the two differ; the message names every difference.
+    """
+    differences = header_differences(there, now)
+    if differences:
+        raise UsageError(
+            str(path),
+            f"was made with other settings ({'; '.join(differences)})",
+            "Use the same, name another file, or start over with --fresh; that keeps this file.",
+        )
+
+
 def open_to_read(path: Path) -> BinaryIO:
     """The file at `path`, open to be read.
 

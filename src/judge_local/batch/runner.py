@@ -279,6 +279,7 @@ class _Batch:
             if len(self._unsynced) >= _UNSYNCED_AT_MOST:  # The disk is slower than the judge.
                 self._synced.clear()
                 await self._synced.wait()
+            await asyncio.sleep(0)  # A judge that never waits must not keep the loop from all else.
 
     async def _judge(self, row: Row | BadRow) -> Result:
         if isinstance(row, BadRow):

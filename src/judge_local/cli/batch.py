@@ -155,6 +155,12 @@ class _Remembering(click.Command):
     help="At the end, print the results of this zone, one JSON object a line; RESULTS holds all. May be repeated.",
 )
 @click.option(
+    "--dry-run",
+    is_flag=True,
+    allow_from_autoenv=False,
+    help="Write nothing: read all rows, count tokens, judge a few to tell the time, and report.",
+)
+@click.option(
     "--fail-on",
     type=click.Choice(FAIL_ON),
     default="fail",
@@ -193,6 +199,10 @@ def batch(ctx: click.Context, /, **values: Any) -> None:
         with ending_at_once():
             provider = make_provider(options, call, progress.event)
             make_validator(call.judging.schema)
+        if options.dry_run:
+            from judge_local.cli.batch_dry_run import report_dry_run
+
+            ctx.exit(report_dry_run(options, call, provider, progress))
         try:
             results = open_results(
                 call.output,
@@ -203,7 +213,7 @@ def batch(ctx: click.Context, /, **values: Any) -> None:
                 on_kept=standing.counts.add,
             )
         except BaseException:
-            asyncio.run(_close(provider))
+            asyncio.run(close(provider))
             raise
         with results:
             asyncio.run(_judge(options, call, provider, results, standing, progress))
@@ -247,13 +257,14 @@ async def _judge(
         if shown is not None:
             shown.cancel()
         progress.end()
-        await _close(provider)
+        await close(provider)
 
 
-async def _close(provider: InferenceProvider) -> None:
-    close = getattr(provider, "aclose", None)
-    if close is not None:
-        await close()
+async def close(provider: InferenceProvider) -> None:
+    """End the provider, where it has an end."""
+    ending = getattr(provider, "aclose", None)
+    if ending is not None:
+        await ending()
 
 
 @contextlib.contextmanager

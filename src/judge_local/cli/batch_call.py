@@ -59,6 +59,7 @@ class BatchOptions:
     at_once: int | None
     ordered: bool
     only_zone: tuple[str, ...]
+    dry_run: bool
     fail_on: str
     no_wait: bool
     no_text: bool
@@ -75,6 +76,7 @@ class BatchCall:
     subjects: Subjects
     judging: Judging
     output: str
+    """Empty where a dry run names none."""
     chat_template: str | None
     shard: Shard | None
 
@@ -93,8 +95,8 @@ def read_batch_call(options: BatchOptions) -> BatchCall:
     from judge_local.cli.call import verdict_schema
     from judge_local.zones import ZoneThresholds
 
-    output = options.output
-    if output is None or output == STDIN:
+    output = options.output or ""
+    if output in ("", STDIN) and not options.dry_run:
         raise UsageError("-o", "no results file is named", "Name one: -o results.jsonl")
     if options.fresh and options.retry_errors:
         raise UsageError(
