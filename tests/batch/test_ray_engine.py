@@ -162,10 +162,10 @@ class RealJob:
             ours |= more
         return [int(pid) for pid, _, name in table if pid in ours and "MapBatches(RayJudge)" in name]
 
-    def end(self):
+    def end(self, seconds=200):
         """What it printed last; skips where Ray cannot start here."""
         try:
-            out, _ = self.process.communicate(timeout=200)
+            out, _ = self.process.communicate(timeout=seconds)
         finally:
             self.process.kill()
         said = self.log.read_text()
@@ -220,3 +220,38 @@ def test_an_actor_that_is_killed_costs_nothing_and_doubles_nothing(tmp_path):
     assert begun
     assert done == {"judged": 35, "found": 5, "errors": 0}
     assert sorted(ids_in(results)) == sorted(f"row-{n}" for n in range(40))
+
+
+@pytest.mark.live
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_actors_with_a_real_model_decide_what_this_machine_decides(tmp_path, live_model):
+    """The command itself: two actors take turns on this machine, one is killed, and no decision differs."""
+    pytest.importorskip("ray", reason="ray is not installed")
+    rows = write_rows(tmp_path / "rows.jsonl", 10)
+    results, alone = tmp_path / "results.jsonl", tmp_path / "alone.jsonl"
+    settings = ["--model", live_model, "--runs", "1", "--deterministic", "--fail-on", "never"]
+    command = ["-m", "judge_local", "batch", rows, "--json", *settings]
+    on_ray = ["-o", results, "--engine", "ray", "--ray-actors", "2", "--ordered"]
+    job = RealJob([*command, *on_ray], results, tmp_path / "log.txt")
+
+    begun = job.wait_for(lambda: job.lines() >= 1, seconds=600)
+    if begun and job.lines() < 10:
+        os.kill(job.actors()[0], signal.SIGKILL)
+    done = job.end(seconds=600)
+
+    subprocess.run(
+        [sys.executable, *map(str, command), "-o", alone, "--ordered"], check=True, capture_output=True
+    )
+    assert begun
+    assert done["judged"] == 10
+    assert decisions_in(results) == decisions_in(alone)
+
+
+def decisions_in(path):
+    """The header and each result, without what no two runs have in common."""
+    header, *results = (json.loads(line) for line in path.read_text().splitlines())
+    kept = ("row", "id", "claim", "subjectSha256", "zone", "votes")
+    return header, [
+        ([result[key] for key in kept], [run["verdict"] for run in result["runs"]]) for result in results
+    ]
