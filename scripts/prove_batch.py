@@ -160,7 +160,7 @@ def prove_kill(rows: int, kills: int, model: str, seed: int) -> bool:
         options = ["--at-once", "2", "--runs", "1", "--quiet", "--fail-on", "never"]
         seconds = MOCK_SECONDS if model == MOCK else 0.0
         words = command(model, str(source), "-o", str(results), *options, asked=asked, seconds=seconds)
-        work_seconds = 0.3 if model == MOCK else 2.0
+        work_seconds = 0.5 if model == MOCK else 2.0
         killed = early = torn = asks = 0
         while killed < kills:
             before = set(Disk.of(results).ids)

@@ -142,7 +142,7 @@ def human_time(seconds: float) -> str:
     >>> human_time(5.4), human_time(600), human_time(7500), human_time(200_000)
     ('5 s', '10 min', '2 h 5 min', '2 d 8 h')
     """
-    if seconds < 60:
+    if round(seconds) < 60:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     if minutes < 60:
