@@ -88,6 +88,7 @@ async def test_what_comes_twice_is_taken_once():
     parcels.arrived(7, [errored(row(1), "never sent")])
 
     assert [(await task).error for task in tasks] == ["first"] * 4
+    assert parcels.away == 0
 
 
 async def test_a_fault_that_came_back_is_raised_for_its_row():

@@ -111,6 +111,21 @@ def test_a_shard_without_rows_passes_and_a_file_without_rows_does_not():
     batch("--shard", "1/2", output="none.jsonl", code=5)
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--ray-actors", "2"], "--ray-actors: it is about Ray, and Ray is not asked for. Add --engine ray."),
+        (["--ray-address", "auto"], "--ray-address: it is about Ray"),
+        (["--engine", "ray", "--no-wait"], "--no-wait: actors on one machine wait for each other."),
+    ],
+)
+def test_what_the_engine_does_not_know_is_refused(tmp_path, words, said):
+    refused = batch(*words, output="x.jsonl", code=2)
+
+    assert refused.stderr.startswith(f"judge-local: {said}")
+    assert not (tmp_path / "x.jsonl").exists()
+
+
 def test_what_is_no_shard_is_refused_before_anything_is_made(tmp_path):
     refused = batch("--shard", "4/3", output="x.jsonl", code=2)
 

@@ -52,6 +52,11 @@ class Parcels:
         """How many rows in work keep all judges busy: each has a parcel, and another is waiting for it."""
         return 2 * MOST_ROWS * self._judges
 
+    @property
+    def away(self) -> int:
+        """How many parcels are not back yet."""
+        return len(self._away)
+
     async def judge_row(self, row: Row) -> Result:
         """Send `row`, and wait for what becomes of it.
 

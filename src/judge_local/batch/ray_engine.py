@@ -162,7 +162,8 @@ class RayEngine:
 
     Args:
         work: what they do.
-        address: of a cluster; `local` starts one on this machine, which ends with the context.
+        address: of a cluster; `local` starts one on this machine, which ends with the context. Where this process is
+            connected to a cluster already, that one is used, and stays connected.
         actors: how many there are; None is one for each machine of the cluster.
         on_event: gets lines for a person.
 
@@ -181,9 +182,11 @@ class RayEngine:
     ) -> None:
         self._ray = _import_ray()
         self._work = work
-        if address == LOCAL:
-            on_event("starting Ray on this machine")
-        _connect(self._ray, address, actors)
+        self._ours = not self._ray.is_initialized()
+        if self._ours:
+            if address == LOCAL:
+                on_event("starting Ray on this machine")
+            _connect(self._ray, address, actors)
         machines = sum(
             1 for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1
         )
@@ -229,13 +232,16 @@ class RayEngine:
         """End the actors, and Ray.
 
         Args:
-            at_once: without waiting for what is in work.
+            at_once: without waiting for the actors to end by themselves.
         """
-        if self._post is not None and self._thread is not None and not at_once:
-            self._post.end.remote()
-            await asyncio.to_thread(self._thread.join, _LAST_SECONDS)
-        self._parcels = self._post = None
-        await asyncio.to_thread(self._ray.shutdown)
+        parcels, post, thread = self._parcels, self._post, self._thread
+        self._parcels = self._post = self._thread = None
+        if parcels is not None and post is not None and thread is not None:
+            post.end.remote()
+            if not at_once and not parcels.away:
+                await asyncio.to_thread(thread.join, _LAST_SECONDS)
+        if self._ours:
+            await asyncio.to_thread(self._ray.shutdown)
 
     @property
     def _open(self) -> Parcels:
