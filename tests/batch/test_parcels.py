@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -62,6 +63,19 @@ async def test_parcels_grow_when_every_judge_has_had_one():
 
     assert sent[:8] == [4, 4, 8, 8, 16, 16, 32, 32]
     assert (FIRST_ROWS, MOST_ROWS) == (4, 32)
+    for task in tasks:
+        task.cancel()
+
+
+async def test_long_subjects_make_small_parcels(monkeypatch):
+    monkeypatch.setattr("judge_local.batch.parcels.MOST_CHARS", 10)
+    sent = []
+    parcels = Parcels(lambda number, parcel: sent.append([len(one.subject) for one in parcel]), judges=1)
+    long = [replace(row(number), subject="x" * size) for number, size in enumerate((4, 5, 1, 30, 2, 8), 1)]
+    tasks = [asyncio.create_task(parcels.judge_row(one)) for one in long]
+    await asyncio.sleep(0)
+
+    assert sent == [[4, 5, 1], [30], [2, 8]]
     for task in tasks:
         task.cancel()
 

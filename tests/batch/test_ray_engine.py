@@ -213,7 +213,7 @@ def test_an_actor_that_is_killed_costs_nothing_and_doubles_nothing(tmp_path):
 
     begun = job.wait_for(lambda: job.lines() > 5)
     if begun:
-        os.kill(job.actors()[0], signal.SIGKILL)
+        os.kill(job.wait_for(job.actors)[0], signal.SIGKILL)
         assert job.lines() < 40
     done = job.end()
 
@@ -237,7 +237,7 @@ def test_actors_with_a_real_model_decide_what_this_machine_decides(tmp_path, liv
 
     begun = job.wait_for(lambda: job.lines() >= 1, seconds=600)
     if begun and job.lines() < 10:
-        os.kill(job.actors()[0], signal.SIGKILL)
+        os.kill(job.wait_for(job.actors)[0], signal.SIGKILL)
     done = job.end(seconds=600)
 
     subprocess.run(

@@ -219,6 +219,13 @@ def _refuse_output(shards: Sequence[Path], output: Path, *, force: bool) -> None
 
 def _examine(path: Path, place: int, progress: Callable[[str, int], None]) -> _Source:
     """Read a shard's file through, once: is every line a result of this shard, and are they in the order of rows?"""
+    try:
+        return _read_through(path, place, progress)
+    except OSError as error:
+        raise ResultsFileError(str(path), f"cannot be read ({error.strerror or error})") from error
+
+
+def _read_through(path: Path, place: int, progress: Callable[[str, int], None]) -> _Source:
     with open_to_read(path) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -226,6 +233,8 @@ def _examine(path: Path, place: int, progress: Callable[[str, int], None]) -> _S
             raise ResultsFileError(
                 str(path), "a batch is still writing to it", "Merge when all shards are done."
             ) from None
+        except OSError:
+            pass  # A disk that cannot lock, where no batch can be writing: it would have refused.
         first = file.readline()
         header = header_of(path, first)
         shard = None if header.shard is None else parse_shard(header.shard)

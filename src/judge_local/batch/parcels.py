@@ -22,6 +22,8 @@ from judge_local.results import Result
 FIRST_ROWS: Final = 4
 MOST_ROWS: Final = 32
 """Rows in a parcel, at first and at last. A process that dies costs the parcel that it was at, which is judged again."""
+MOST_CHARS: Final = 4_000_000
+"""Of subjects in a parcel; a single one may be longer."""
 STARTS: Final = 3
 """How often a parcel is begun. After that, whatever it is that ends the processes is the fault of its rows."""
 _GATHER_SECONDS: Final = 0.1
@@ -41,6 +43,7 @@ class Parcels:
     def __init__(self, send: Callable[[int, Sequence[Row]], None], *, judges: int) -> None:
         self._send, self._judges = send, judges
         self._waiting: list[tuple[Row, asyncio.Future[Outcome]]] = []
+        self._chars = 0
         self._away: dict[int, list[asyncio.Future[Outcome]]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._fault: JudgeLocalError | None = None
@@ -68,7 +71,8 @@ class Parcels:
         loop = asyncio.get_running_loop()
         back: asyncio.Future[Outcome] = loop.create_future()
         self._waiting.append((row, back))
-        if len(self._waiting) >= self._rows_in_next():
+        self._chars += len(row.subject or "")
+        if len(self._waiting) >= self._rows_in_next() or self._chars >= MOST_CHARS:
             self._dispatch()
         elif self._timer is None:
             self._timer = loop.call_later(_GATHER_SECONDS, self._dispatch)
@@ -101,7 +105,7 @@ class Parcels:
             self._timer.cancel()
             self._timer = None
         waiting = [(row, back) for row, back in self._waiting if not back.done()]
-        self._waiting = []
+        self._waiting, self._chars = [], 0
         if self._fault is not None:
             for _, back in waiting:
                 back.set_result(self._fault)
