@@ -26,6 +26,7 @@ from judge_local.cli.options import (
     repeat_options,
     report_options,
     run_options,
+    scale_options,
     schema_options,
     template_options,
     threshold_options,
@@ -51,23 +52,18 @@ _ONCE: Final = frozenset({"--fresh", "--retry-errors"})
 def make_provider(
     options: BatchOptions, call: BatchCall, on_event: Callable[[str], None]
 ) -> InferenceProvider:
-    """The judge of this call, already loading. The one seam of this command: tests put a scripted provider here.
+    """The judge of this call, already loading where it is this machine that judges.
+
+    The one seam of this command: tests put a scripted provider here.
 
     Raises:
         ModelError: the model named is not known, not here, or no model is named and there is not exactly one.
     """
-    from judge_local.providers.local import LocalProvider
+    from judge_local.cli.batch_engines import local_provider
 
-    provider = LocalProvider(
-        options.model,
-        n_threads=options.threads,
-        n_gpu_layers=options.gpu_layers,
-        deterministic=options.deterministic,
-        wait=not options.no_wait,
-        on_event=on_event,
-        chat_template=call.chat_template,
-    )
-    provider.start()
+    provider = local_provider(options, call.chat_template, on_event=on_event)
+    if options.engine == "local":
+        provider.start()
     return provider
 
 
@@ -122,6 +118,7 @@ class _Remembering(click.Command):
 @repeat_options
 @machine_options
 @template_options
+@scale_options
 @click.option(
     "--fresh",
     is_flag=True,
@@ -208,7 +205,8 @@ def batch(ctx: click.Context, /, **values: Any) -> None:
 
             ctx.exit(report_dry_run(options, call, provider, progress))
         try:
-            header = call.judging.header(provider)
+            shard = None if call.shard is None else str(call.shard)
+            header = call.judging.header(provider, shard=shard)
             results = open_results(
                 call.output,
                 header,
@@ -238,29 +236,26 @@ async def _judge(
     """Judge the rows. Ends the provider."""
     from judge_local.batch.rows import read_rows
     from judge_local.batch.runner import Stop, run_batch
-    from judge_local.cache import JsonCache
+    from judge_local.cli.batch_engines import engine_of
 
     shown = None
     try:
-        facts = getattr(provider, "facts", None)
-        if facts is not None:
-            await facts()  # A model that cannot be used is refused before the first row.
-        standing.restart()
-        shown = asyncio.create_task(progress.follow(standing, call.source, options.limit))
-        stop = Stop()
-        cache = None if options.cache is None else JsonCache(options.cache)
-        with _asking(stop, progress):
-            await run_batch(
-                read_rows(call.source, call.names),
-                call.judging.judge_row(provider, cache=cache),
-                results,
-                subjects=call.subjects,
-                at_once=options.at_once or call.judging.at_once,
-                limit=options.limit,
-                seconds=options.time_budget,
-                standing=standing,
-                stop=stop,
-            )
+        async with engine_of(options, call, provider, progress.event) as (judge_row, at_once):
+            standing.restart()
+            shown = asyncio.create_task(progress.follow(standing, call.source, options.limit))
+            stop = Stop()
+            with _asking(stop, progress):
+                await run_batch(
+                    read_rows(call.source, call.names, shard=call.shard),
+                    judge_row,
+                    results,
+                    subjects=call.subjects,
+                    at_once=options.at_once or at_once,
+                    limit=options.limit,
+                    seconds=options.time_budget,
+                    standing=standing,
+                    stop=stop,
+                )
     finally:
         if shown is not None:
             shown.cancel()

@@ -209,3 +209,32 @@ report_options: Final = _group(
     ),
 )
 """What is reported of many results, and what the exit code depends on."""
+
+scale_options: Final = _group(
+    click.option(
+        "--shard",
+        metavar="I/N",
+        allow_from_autoenv=False,
+        help="Judge one of N shares of the rows, such as 1/3; `merge` puts the results together. auto: the place of this "
+        "task in a SLURM array or a parallel GitLab job. auto/N: in an indexed Kubernetes job.",
+    ),
+    click.option(
+        "--engine",
+        type=click.Choice(["local", "ray"]),
+        default="local",
+        show_default=True,
+        help="Who judges: this machine, or the machines of a Ray cluster.",
+    ),
+    click.option(
+        "--ray-address",
+        metavar="ADDRESS",
+        help="Of the Ray cluster. Default: RAY_ADDRESS, else Ray is started on this machine.",
+    ),
+    click.option(
+        "--ray-actors",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Models loaded at a time. Default: one for each machine, which is what pays: those on one machine take turns.",
+    ),
+)
+"""More than one machine."""
