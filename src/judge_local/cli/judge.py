@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from judge_local.cli.group import remember_verbose
 from judge_local.cli.interrupts import ending_at_once
 from judge_local.cli.options import (
+    chance_options,
     machine_options,
     material_options,
+    output_options,
     schema_options,
     text_options,
     threshold_options,
@@ -78,22 +79,7 @@ def make_provider(options: Options, call: Call, on_event: Callable[[str], None])
     show_default=True,
     help="How many times to ask.",
 )
-@click.option(
-    "--temperature",
-    type=Number(0, 2),
-    metavar="T",
-    default=0.0,
-    show_default=True,
-    help="Above 0, answers are sampled with --seed.",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**32 - 1),
-    metavar="N",
-    default=0,
-    show_default=True,
-    help="Of the first run.",
-)
+@chance_options(seed="Of the first run.")
 @schema_options
 @click.option(
     "--vary",
@@ -121,15 +107,7 @@ def make_provider(options: Options, call: Call, on_event: Callable[[str], None])
     help="Keep answers there, and take those that are there.",
 )
 @text_options
-@click.option("--json", is_flag=True, help="One result object; with several claims, one a line.")
-@click.option("--quiet", is_flag=True, help="No progress on standard error.")
-@click.option(
-    "--verbose",
-    is_flag=True,
-    expose_value=False,
-    callback=remember_verbose,
-    help="Print the traceback of every fault.",
-)
+@output_options(json="One result object; with several claims, one a line.")
 @click.pass_context
 def judge(ctx: click.Context, /, **values: Any) -> None:
     """Decide whether claims hold for a subject.
