@@ -32,8 +32,7 @@ def decision_lines(result: Result, *, seconds: float) -> Iterator[Line]:
     decision = result.decision
     votes = decision.votes
     yield Line(f"{decision.zone.value}: {result.claim}", style=_ZONE_STYLE[decision.zone])
-    counts = f"{votes.passes} pass, {votes.fails} fail, {votes.partials} partial, {votes.errors} errored"
-    yield Line(counts, indent=1, label="votes")
+    yield Line(str(votes), indent=1, label="votes")
     if votes.graded:
         yield Line(f"{decision.agreement:.2f} of the graded runs agree", indent=1, label="agreement")
         # Not rounded to two places: 0.799 must not look like the threshold it missed.
