@@ -37,7 +37,7 @@ start_backend()
 model = Model(Path(path))
 for line in sys.stdin:
     prompt, answer = json.loads(line)
-    context = Context(model, n_ctx=prompt + answer + 256, n_sequences=7, n_batch=BATCH_TOKENS, n_threads=threads, abort=AbortFlag())
+    context = Context(model, n_ctx=prompt + answer + 256, n_sequences=7, n_outputs=7, n_batch=BATCH_TOKENS, n_threads=threads, abort=AbortFlag())
     started = time.monotonic()
     at = 0
     while at < prompt:

@@ -252,6 +252,7 @@ class Context:
         model: the model; it must outlive the context.
         n_ctx: cells, shared by all sequences.
         n_sequences: how many sequences, numbered from 0.
+        n_outputs: the most tokens of one `decode` after which logits are wanted, at least `n_sequences`.
         n_batch: the most tokens one `decode` takes.
         n_threads: threads of computation.
         abort: stops `decode` when raised.
@@ -261,14 +262,22 @@ class Context:
     """
 
     def __init__(
-        self, model: Model, *, n_ctx: int, n_sequences: int, n_batch: int, n_threads: int, abort: AbortFlag
+        self,
+        model: Model,
+        *,
+        n_ctx: int,
+        n_sequences: int,
+        n_outputs: int,
+        n_batch: int,
+        n_threads: int,
+        abort: AbortFlag,
     ) -> None:
         params = _llama.llama_context_default_params()
         params.n_ctx = n_ctx
         params.n_batch = params.n_ubatch = n_batch
         params.n_seq_max = n_sequences
-        # Logits are read for one token a sequence; the default would reserve a row for every token of a batch.
-        params.n_outputs_max = n_sequences
+        # The default would reserve a row for every token of a batch.
+        params.n_outputs_max = n_outputs
         params.n_threads = params.n_threads_batch = n_threads
         params.kv_unified = True
         # A sliding window that forgets cannot keep a shared prefix.

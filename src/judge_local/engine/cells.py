@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from judge_local.engine.binding import AbortFlag, Context, Model
+from judge_local.engine.pace import MOST_SLOTS, SLOTS_UNMEASURED
 from judge_local.engine.protocol import BATCH_TOKENS, Settings
 from judge_local.engine.runs import Group, Run
 
@@ -28,6 +29,10 @@ class Cells:
 
     def __init__(self, model: Model, settings: Settings, abort: AbortFlag) -> None:
         self._model, self._settings, self._abort = model, settings, abort
+        # A recurrent model keeps a whole state for each sequence there may be.
+        most = settings.slots or (SLOTS_UNMEASURED if model.recurrent else MOST_SLOTS)
+        self.most_slots = most
+        """More runs than this never decode at once."""
         self.context: Context | None = None
         self.kept: list[int] = []
         """The tokens that sequence 0 holds."""
@@ -47,7 +52,8 @@ class Cells:
         self.context = Context(
             self._model,
             n_ctx=count,
-            n_sequences=_FIRST_SLOT + self._settings.slots,
+            n_sequences=_FIRST_SLOT + self.most_slots,
+            n_outputs=_FIRST_SLOT + self.most_slots,
             n_batch=BATCH_TOKENS,
             n_threads=self._settings.n_threads,
             abort=self._abort,
@@ -83,13 +89,13 @@ class Cells:
         own = sum(len(run.prompt) - len(group_of[run].shared) + len(run.pieces) + run.reserve for run in live)
         return len(self.kept) + sum(group.fresh for group in groups) + own
 
-    def wanted(self, group: Group, *, more_wait: bool) -> int:
-        """What a context needs to keep all slots at work on submissions like `group`, or the first run of it at least."""
+    def wanted(self, group: Group, *, slots: int, more_wait: bool) -> int:
+        """What a context needs to keep `slots` at work on submissions like `group`, or the first run of it at least."""
         own = max(own_cells(run, group) for run in group.runs)
-        runs = min(self._settings.slots, len(group.runs))
+        runs = min(slots, len(group.runs))
         groups = 1
         if more_wait and not self._settings.deterministic:
-            runs = self._settings.slots
+            runs = slots
             groups += -(-runs // len(group.runs))
         together = len(group.shared) * (groups + 1) + own * runs
         return padded(max(len(group.shared) + own, min(together, MOST_CELLS_AHEAD)))

@@ -42,8 +42,8 @@ class Settings:
     n_threads: int = 1
     n_ctx: int | None = None
     """Upper limit of one run's prompt and answer, in tokens; None is what the model was trained for."""
-    slots: int = 6
-    """Runs decoded at once."""
+    slots: int | None = None
+    """Runs decoded at once; None is what this machine is measured to do well with."""
     deterministic: bool = False
     """The same inputs give the same bytes: nothing is carried over from one submission to the next."""
     chat_template: str | None = None
@@ -52,6 +52,24 @@ class Settings:
     """Held while decoding, so that one worker computes on a machine at a time: llama.cpp's threads spin."""
     wait: bool = True
     """Wait for another process that holds the lock, rather than fail."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """An enum property whose options' probabilities are asked for."""
+
+    pointer: str
+    """JSON pointer to it."""
+    options: tuple[str, ...]
+    """Its options, strings all of them."""
+    here: bool = True
+    """Whether to read them where the answer writes the property."""
+    grammar: str = ""
+    """GBNF of an answer that begins with the property, to read them before anything is written; empty: do not."""
+    lead: str = ""
+    """What such an answer begins with, up to the property's value."""
+    bias: Mapping[str, float] = field(default_factory=dict)
+    """By option: added to the logarithm of its probability before one is drawn; options that are not named have 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +89,9 @@ class Generate:
     seed: int = 0
     seconds: float | None = None
     """Time left, counted from the worker's reading of the request."""
+    slot: Slot | None = None
+    score_only: bool = False
+    """Write nothing: read the probabilities of the slot's options before an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +106,10 @@ class Generated:
     forced_tokens: int
     """Of the output, how many the grammar left no choice about."""
     stats: Mapping[str, float] = field(default_factory=dict)
-    """`queued`: seconds from the submission to the run's start; `running`: from there to its end."""
+    """`queued`: seconds from the submission to the run's start; `running`: from there to its end; `scored`: tokens that
+    were evaluated for `probabilities` alone."""
+    probabilities: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """`before` and `slot`, where they were asked for and could be read: option → probability, without the bias."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +135,14 @@ class Facts:
 def to_json(value: Settings | Generate | Generated | Facts) -> dict[str, Any]:
     """A message's fields."""
     return asdict(value)
+
+
+def generate_from_json(data: Mapping[str, Any]) -> Generate:
+    """A request again."""
+    slot = data.get("slot")
+    if slot is None:
+        return Generate(**data)
+    return Generate(**{**data, "slot": Slot(**{**slot, "options": tuple(slot["options"])})})
 
 
 def error_to_json(error: JudgeLocalError) -> dict[str, Any]:

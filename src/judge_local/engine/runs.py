@@ -18,8 +18,9 @@ from judge_local.engine.binding import Grammar, Model
 from judge_local.engine.gate import Gate
 from judge_local.engine.protocol import Generate, Generated
 from judge_local.engine.sampling import Floats, Sampler
+from judge_local.engine.slot import Forget, SlotReader
 from judge_local.engine.spelling import Speller
-from judge_local.errors import ContextOverflowError, JudgeLocalError, TruncatedOutputError
+from judge_local.errors import ContextOverflowError, EngineError, JudgeLocalError, TruncatedOutputError
 from judge_local.grammar.recogniser import Matcher
 
 GRAMMARS_KEPT: Final = 64
@@ -45,6 +46,8 @@ class Run:
     """Tokens still to be evaluated."""
     gate: Gate | None = None
     sampler: Sampler | None = None
+    reader: SlotReader | None = None
+    """Reads the probabilities of a slot's options, where they were asked for."""
     pieces: list[bytes] = field(default_factory=list)
     forced: int = 0
     """Tokens of the answer that the grammar left no choice about."""
@@ -126,8 +129,12 @@ class Writer:
         run.pending, run.pieces, run.forced = run.prompt[shared:], [], 0
         run.gate = self._gate(run.request.grammar)
         run.sampler = Sampler(temperature=run.request.temperature, seed=run.request.seed)
-        # The prompt and what every answer begins with are evaluated in one go.
-        self._take(run, run.gate, None)
+        if not run.request.score_only:
+            # The prompt and what every answer begins with are evaluated in one go.
+            self._take(run, run.gate, None)
+        run.reader = self._reader(run)
+        if run.reader is not None:
+            run.reader.begin(run)
 
     def stop(self, run: Run) -> None:
         """Free what `run` holds here."""
@@ -135,25 +142,33 @@ class Writer:
             run.gate.close()
             run.gate = None
 
-    def draw(self, run: Run, logits: Floats) -> Outcome | None:
-        """Draw the next token of `run` from `logits`, which are overwritten. Its outcome when that ends it."""
+    def draw(self, run: Run, logits: Floats, forget: Forget) -> Outcome | None:
+        """Draw the next token of `run` from `logits`, which are overwritten. Its outcome when that ends it.
+
+        Args:
+            run: nothing of it is pending.
+            logits: after all of it that has been evaluated.
+            forget: cuts its sequence back.
+        """
         assert run.gate is not None  # Set by `start`, for as long as the run is live.
         assert run.sampler is not None
         logits[self._model.unwritable] = -np.inf
-        token = run.sampler.choose(logits, run.gate)
-        if token not in self._model.eog:
+        chosen = b""
+        if run.reader is not None:
+            known = run.reader.read(run, logits, run.gate.matcher, forget)
+            if known is None:
+                return self._done(run) if run.reader.done else None
+            logits, chosen = known, run.reader.biased(run.sampler.pick)
+        if chosen:
+            self._write(run, run.gate, chosen)
+        else:
+            token = run.sampler.choose(logits, run.gate)
+            if token in self._model.eog:
+                return self._done(run)
             self._take(run, run.gate, token)
-            if not run.gate.finished:
-                return None if len(run.pieces) < run.limit else _truncated(run)
-        now = time.monotonic()
-        return Generated(
-            id=run.id,
-            text=b"".join(run.pieces).decode("utf-8"),
-            prompt_tokens=len(run.prompt),
-            output_tokens=len(run.pieces),
-            forced_tokens=run.forced,
-            stats={"queued": run.started_at - run.asked_at, "running": now - run.started_at},
-        )
+        if run.gate.finished:
+            return self._done(run)
+        return None if len(run.pieces) < run.limit else _truncated(run)
 
     def close(self) -> None:
         """Free the grammars."""
@@ -161,29 +176,82 @@ class Writer:
             grammar.close()
         self._grammars.clear()
 
+    def _done(self, run: Run) -> Generated:
+        now = time.monotonic()
+        scores = run.reader
+        return Generated(
+            id=run.id,
+            text=b"".join(run.pieces).decode("utf-8"),
+            prompt_tokens=len(run.prompt),
+            output_tokens=len(run.pieces),
+            forced_tokens=run.forced,
+            stats={
+                "queued": run.started_at - run.asked_at,
+                "running": now - run.started_at,
+                "scored": 0 if scores is None else scores.scored,
+            },
+            probabilities={} if scores is None else scores.probabilities,
+        )
+
     def _take(self, run: Run, gate: Gate, token: int | None) -> None:
         """Write `token`, if there is one, and all that the grammar forces after it."""
         if token is not None:
             run.pieces.append(gate.accept(token))
             run.pending.append(token)
-        forced = gate.forced()
-        if not forced:
-            return
-        for forced_token in self._speller.spell(forced, last=gate.finishes(forced)):
+        self._append(run, gate, self._spell(gate, gate.forced()))
+
+    def _write(self, run: Run, gate: Gate, text: bytes) -> None:
+        """Write `text`, which the grammar lets through and which something else has chosen, and all that is forced then.
+
+        Raises:
+            EngineError: the grammar refuses one of its tokens.
+        """
+        forced = text + gate.forced_after(text)
+        tokens = self._spell(gate, forced)
+        if sum(len(self._model.piece(token)) for token in tokens) < len(text):
+            # Its own end must not be left to the model, which could make something else of it.
+            tokens = self._speller.spell(text, last=True)
+        before = len(run.pieces)
+        self._append(run, gate, tokens)
+        written = sum(map(len, run.pieces[before:]))
+        if written < len(text) and len(run.pieces) < run.limit:
+            raise EngineError("slot", f"the grammar refuses {text!r}, which it had let through")
+
+    def _spell(self, gate: Gate, forced: bytes) -> list[int]:
+        return self._speller.spell(forced, last=gate.finishes(forced)) if forced else []
+
+    def _append(self, run: Run, gate: Gate, tokens: Sequence[int]) -> None:
+        for forced_token in tokens:
             if len(run.pieces) >= run.limit or not gate.allows(forced_token):
                 return
             run.pieces.append(gate.accept(forced_token))
             run.pending.append(forced_token)
             run.forced += 1
 
+    def _reader(self, run: Run) -> SlotReader | None:
+        slot = run.request.slot
+        if slot is None:
+            return None
+        return SlotReader(
+            slot,
+            self._speller,
+            lambda gbnf: self._grammar(gbnf)[1],
+            goes_back=not self._model.recurrent,
+            stays=run.request.score_only,
+        )
+
     def _gate(self, gbnf: str) -> Gate:
-        """A gate at the start of `gbnf`, which is read once and copied."""
+        """A gate at the start of `gbnf`."""
+        grammar, matcher = self._grammar(gbnf)
+        return Gate(grammar.clone(), matcher, self._model)
+
+    def _grammar(self, gbnf: str) -> tuple[Grammar, Matcher]:
+        """Both readings of `gbnf`, which is read once and copied."""
         if gbnf not in self._grammars:
             if len(self._grammars) >= GRAMMARS_KEPT:
                 self._grammars.pop(next(iter(self._grammars)))[0].close()
             self._grammars[gbnf] = (self._model.grammar(gbnf), Matcher.from_gbnf(gbnf))
-        grammar, matcher = self._grammars[gbnf]
-        return Gate(grammar.clone(), matcher, self._model)
+        return self._grammars[gbnf]
 
 
 def _truncated(run: Run) -> TruncatedOutputError:

@@ -58,6 +58,14 @@ class Sampler:
         """
         return self._draw(logits, gate) if self._temperature > 0 else self._likeliest(logits, gate)
 
+    def pick(self, logits: np.ndarray[Any, Any]) -> int:
+        """The place of one of `logits` (shape [n], one of them finite), drawn like a token but with nothing refused."""
+        if self._temperature > 0:
+            drawn = self._weighted(np.exp((logits - logits.max()) / self._temperature))
+            assert drawn is not None  # The greatest has weight 1.
+            return drawn
+        return int(np.argmax(logits))
+
     def _likeliest(self, logits: Floats, gate: Gate) -> int:
         best = int(np.argmax(logits))
         if np.isfinite(logits[best]) and gate.allows(best):

@@ -6,7 +6,8 @@ reader, which evaluates what a submission's prompts have in common once; the oth
 Each `step` evaluates one batch: what every live run has pending (its last token and what the grammar forced after it),
 and, in the room that is left, the next piece of the reader's prompt. Tokens that are read ride along with those that are
 written: on a CPU, a token in a larger batch costs a fraction of one alone. So a subject is read in small pieces while
-others are judged, and in large ones when there is nothing else to do. When it has been read and slots are free, its runs
+others are judged, and in large ones when there is nothing else to do; `engine.pace` says in which, and measures how many
+runs at once are worth while when more wait than have been tried. When it has been read and slots are free, its runs
 start as copies of the reader's sequence, and the reader goes on to the next submission.
 
 Submissions are opened in the order they came, and thousands that wait cost nothing but their text.
@@ -21,6 +22,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from judge_local.engine.assembly import PromptAssembler
@@ -28,12 +30,10 @@ from judge_local.engine.batch import Batch
 from judge_local.engine.binding import AbortFlag, Context, Decoded, Model
 from judge_local.engine.cells import KEPT, READER, Cells, free_slots, own_cells, padded
 from judge_local.engine.interrupt import Interrupter
+from judge_local.engine.pace import SLOTS_UNMEASURED, best_slots, measure, piece_beside
 from judge_local.engine.protocol import BATCH_TOKENS, Generate, Generated, Settings
 from judge_local.engine.runs import Group, Outcome, Run, Writer, common_prefix, open_group
 from judge_local.errors import DeadlineExceededError, EngineError, JudgeLocalError
-
-PIECE_BESIDE: Final = 48
-"""Tokens of a prompt that are read in one step beside live runs."""
 
 SWEEP_SECONDS: Final = 0.1
 """How often waiting submissions are looked through for those that are over."""
@@ -71,7 +71,7 @@ class Scheduler:
         deliver: Deliver,
     ) -> None:
         self._model, self._assembler, self._settings = model, assembler, settings
-        self._interrupter = interrupter
+        self._interrupter, self._abort = interrupter, abort
         self._deliver = deliver
         self.n_ctx = min(settings.n_ctx or model.n_ctx_train, model.n_ctx_train)
         self._writer = Writer(model, assembler)
@@ -82,7 +82,10 @@ class Scheduler:
         """The next to be read, when the context has no room for it yet."""
         self._live: list[Run] = []
         self._group_of: dict[Run, Group] = {}
-        self._free = free_slots(settings.slots)
+        self._slots = settings.slots or min(SLOTS_UNMEASURED, self._cells.most_slots)
+        """Runs decoded at once."""
+        self._slots_settled = settings.slots is not None or settings.deterministic or model.recurrent
+        self._free = free_slots(self._cells.most_slots)
         self._swept_at = 0.0
         self._crowded = False
         """There was no room for what is live: nothing is started until something has ended."""
@@ -144,6 +147,7 @@ class Scheduler:
         if self._crowded and self._live:
             return
         self._crowded = False
+        self._settle_slots()
         while True:
             self._start_runs()
             if self._reading is not None:
@@ -153,6 +157,16 @@ class Scheduler:
             if self._opened is None or not self._begin(self._opened):
                 return
             self._reading, self._opened = self._opened, None
+
+    def _settle_slots(self) -> None:
+        """The first time that more wait than the slots hold, find out how many slots there should be."""
+        if self._slots_settled or sum(len(each.requests) for each in self._waiting) <= self._slots:
+            return
+        self._slots_settled = True
+        self._interrupter.watch(())
+        self._slots = min(
+            best_slots(measure(self._model, self._settings, self._abort)), self._cells.most_slots
+        )
 
     def _open_next(self) -> Group | None:
         while self._waiting:
@@ -172,12 +186,12 @@ class Scheduler:
             if not alone:
                 return False
             self._cells.discard()
-            self._free = free_slots(self._settings.slots)
+            self._free = free_slots(self._cells.most_slots)
         source, shared = self._best_source(group.shared)
         needed = len(group.shared) - shared + max(own_cells(run, group) for run in group.runs)
         if alone:
             # The one moment at which a context can be exchanged for a larger one.
-            cells = self._cells.wanted(group, more_wait=bool(self._waiting))
+            cells = self._cells.wanted(group, slots=self._slots, more_wait=bool(self._waiting))
             if self._cells.context is None or self._cells.count < cells:
                 self._cells.make(cells)
                 shared = 0
@@ -216,7 +230,7 @@ class Scheduler:
         group, context = self._reading, self._cells.context
         if group is None or context is None or group.evaluated < len(group.shared):
             return
-        while group.runs and self._free:
+        while group.runs and len(self._live) < self._slots:
             run = group.runs[0]
             if self._live and self._used_cells() + own_cells(run, group) > context.n_ctx:
                 return
@@ -261,8 +275,9 @@ class Scheduler:
                 taken.append((run, count, len(batch) - 1))
         read = 0
         if reading is not None and reading.evaluated < len(reading.shared):
-            most = PIECE_BESIDE if taken else BATCH_TOKENS
-            read = batch.add(reading.shared[reading.evaluated :], reading.evaluated, READER, most=most)
+            left = reading.shared[reading.evaluated :]
+            most = piece_beside(len(batch), len(left)) if taken else BATCH_TOKENS
+            read = batch.add(left, reading.evaluated, READER, most=most)
         if not len(batch):
             return
         self._interrupter.watch(
@@ -288,7 +303,9 @@ class Scheduler:
             del run.pending[:count]
             if not run.pending:
                 try:
-                    outcome = self._writer.draw(run, context.logits(row))
+                    outcome = self._writer.draw(
+                        run, context.logits(row), partial(context.forget, run.sequence)
+                    )
                 except JudgeLocalError as error:
                     outcome = error
                 if outcome is not None:

@@ -144,7 +144,7 @@ class _Worker:
             message = json.loads(line)
             operation = message.get("op")
             if operation == "submit":
-                requests = [protocol.Generate(**data) for data in message["requests"]]
+                requests = [protocol.generate_from_json(data) for data in message["requests"]]
                 for request in requests:
                     self._interrupter.expect(request.id, request.seconds)
                 self._queue.put(requests)

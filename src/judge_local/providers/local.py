@@ -12,14 +12,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from judge_local.answer_text import extract_json
-from judge_local.errors import InvalidAnswerError, JudgeLocalError, UsageError
+from judge_local.errors import InvalidAnswerError, JudgeLocalError, UsageError, excerpt
 from judge_local.prompt import PROMPT_VERSION, restate_schema
 from judge_local.providers.base import CompletionRequest, CompletionResponse
+from judge_local.providers.slots import PLACES, slot_of
 from judge_local.run import Note, TokenUsage
 
 if TYPE_CHECKING:
@@ -29,14 +31,19 @@ if TYPE_CHECKING:
     from judge_local.grammar import Grammar
     from judge_local.models.store import Store
 
-TYPICAL_CHARS_PER_TOKEN: Final = 12
+TYPICAL_CHARS_PER_TOKEN: Final = 24
 """Room set aside per run at first, in characters of the grammar's longest text: that counts each character of a string as
-an escape of six, and prose takes about four characters a token; half of it is a margin. A longer answer gets more."""
+an escape of six, and prose takes about four characters a token. A longer answer gets more."""
 
 MOST_TYPICAL_TOKENS: Final = 768
 """And never more than this: a schema may allow a list of a thousand texts, which no judge writes."""
 
+SCORE_TOKENS: Final = 64
+"""Room set aside to read scores alone: the beginning of an answer, and an option's."""
+
 _GRAMMARS_KEPT: Final = 64
+
+_NOT_READ: Final = "this recurrent model cannot step back: `before` was not read, and `slot` only where no two options share a token"
 
 
 class LocalProvider:
@@ -55,6 +62,8 @@ class LocalProvider:
         on_event: gets lines for a person (waiting, restarted), from any thread.
         store: where models are; None is the default folder.
         chat_template: Jinja source to use in place of the file's own.
+        probabilities: where those of the options at a request's slot are read: `"before"` anything is written, and at
+            the `"slot"` itself. Each costs a few tokens a run and changes no answer.
 
     Raises:
         UnknownModelError, ModelMissingError: no such model here.
@@ -79,6 +88,7 @@ class LocalProvider:
         on_event: Callable[[str], None] | None = None,
         store: Store | None = None,
         chat_template: str | None = None,
+        probabilities: Sequence[str] = PLACES,
     ) -> None:
         from judge_local.engine.client import EngineClient
         from judge_local.engine.protocol import Settings
@@ -88,6 +98,11 @@ class LocalProvider:
         for name, value in (("n_ctx", n_ctx), ("n_threads", n_threads)):
             if value is not None and value < 1:
                 raise UsageError(name, f"{value} is not at least 1")
+        if isinstance(probabilities, str) or not set(probabilities) <= set(PLACES):
+            raise UsageError(
+                "probabilities", f"{excerpt(probabilities)} are not places", f"They are {', '.join(PLACES)}."
+            )
+        self._places = tuple(place for place in PLACES if place in probabilities)
         store = store or Store()
         found = store.the_only() if model is None else store.find(str(model))
         self._sha256 = found.sha256
@@ -120,6 +135,7 @@ class LocalProvider:
                 "nGpuLayers": self._settings.n_gpu_layers,
                 "template": None if template is None else _digest(template),
                 "deterministic": self._settings.deterministic,
+                "probabilities": self._places,
             },
             sort_keys=True,
         )
@@ -204,11 +220,7 @@ class LocalProvider:
     def _generate(self, request: CompletionRequest, grammar: Grammar) -> Generate:
         from judge_local.engine.protocol import Generate
 
-        if request.score_only or request.option_bias:
-            name = "score_only" if request.score_only else "option_bias"
-            raise UsageError(
-                name, "this engine writes whole answers and reads no scores", f"Leave {name} out."
-            )
+        slot = slot_of(request, places=self._places, slot_first=lambda key: self._slot_first(request, key))
         if grammar.max_bytes is None or grammar.max_chars is None:
             raise UsageError(
                 "schema", "its answers have no greatest length", "Bound it with maxLength or maxItems."
@@ -220,14 +232,22 @@ class LocalProvider:
             id=self._client.next_id(),
             system=f"{request.system}\n\n{restate_schema(request.schema, pinned=tuple(request.pinned or ()))}",
             user=request.user,
-            grammar=grammar.gbnf,
+            grammar=slot.grammar if slot is not None and request.score_only else grammar.gbnf,
             max_tokens=limit,
-            typical_tokens=min(
-                limit, MOST_TYPICAL_TOKENS, max(1, grammar.max_chars // TYPICAL_CHARS_PER_TOKEN)
+            typical_tokens=(
+                SCORE_TOKENS
+                if request.score_only
+                else min(limit, MOST_TYPICAL_TOKENS, max(1, grammar.max_chars // TYPICAL_CHARS_PER_TOKEN))
             ),
             temperature=request.temperature,
             seed=request.seed,
+            slot=slot,
+            score_only=request.score_only,
         )
+
+    def _slot_first(self, request: CompletionRequest, key: str) -> Grammar:
+        """The grammar of answers that begin with `key`; without pins, it is the same for all claims."""
+        return self._grammar(replace(request, order=(key,)), pinned=False)
 
     def _grammar(self, request: CompletionRequest, *, pinned: bool) -> Grammar:
         from judge_local.grammar.profile import compile_verdict
@@ -246,15 +266,19 @@ class LocalProvider:
         self, request: CompletionRequest, done: Generated, facts: Facts
     ) -> CompletionResponse | JudgeLocalError:
         try:
-            answer = extract_json(done.text)
+            answer = None if request.score_only else extract_json(done.text)
         except InvalidAnswerError as fault:
             return fault
+        notes = [Note("template", note) for note in facts.notes]
+        if facts.recurrent and self._places and not request.score_only:
+            notes.append(Note("probabilities", _NOT_READ))
         return CompletionResponse(
             json=_in_schema_order(answer, request.schema),
-            text=done.text,
+            text=None if request.score_only else done.text,
             usage=TokenUsage(input_tokens=done.prompt_tokens, output_tokens=done.output_tokens),
+            probabilities=done.probabilities or None,
             fingerprint=self._fingerprint(request, facts),
-            notes=tuple(Note("template", note) for note in facts.notes),
+            notes=tuple(notes),
             stats={**done.stats, "forced_tokens": done.forced_tokens},
         )
 
@@ -271,6 +295,9 @@ class LocalProvider:
             "grammar": _digest(self._grammar(request, pinned=False).gbnf),
             "temperature": request.temperature,
             "deterministic": self._settings.deterministic,
+            "probabilities": self._places,
+            "optionBias": {option: value for option, value in (request.option_bias or {}).items() if value},
+            "scoreOnly": request.score_only,
         }
         return _digest(json.dumps(parts, sort_keys=True))
 
