@@ -408,6 +408,13 @@ async def test_a_deadline_passes_while_waiting_for_the_machine(start: Callable[.
         (outcome,) = await answers(second, [ask(second)], deadlines=[time.monotonic() + 0.1])
 
     assert isinstance(outcome, DeadlineExceededError)
+    assert "while another process was judging on this machine; no token was written" in str(outcome)
+
+    first.close()
+    long = ask(second, grammar=LONG, max_tokens=8000)
+    (outcome,) = await answers(second, [long], deadlines=[time.monotonic() + 0.2])
+
+    assert "its time ran out; " in str(outcome)
 
 
 @asynccontextmanager

@@ -33,7 +33,7 @@ from judge_local.engine.interrupt import Interrupter
 from judge_local.engine.pace import SLOTS_UNMEASURED, best_slots, measure, piece_beside
 from judge_local.engine.protocol import BATCH_TOKENS, Generate, Generated, Settings
 from judge_local.engine.runs import Group, Outcome, Run, Writer, common_prefix, open_group
-from judge_local.errors import DeadlineExceededError, EngineError, JudgeLocalError
+from judge_local.errors import EngineError, JudgeLocalError
 
 SWEEP_SECONDS: Final = 0.1
 """How often waiting submissions are looked through for those that are over."""
@@ -408,9 +408,7 @@ class Scheduler:
         if self._interrupter.is_cancelled(request):
             error = EngineError("request", f"cancelled; {written}")
         else:
-            error = DeadlineExceededError(
-                "request", f"its time ran out; {written}", "Give it more time or use a faster model."
-            )
+            error = self._interrupter.lateness(written)
         if run is not None:
             self._leave(run, error)
         else:

@@ -182,6 +182,7 @@ class _Worker:
 
     def _work_off(self, turn: Turn) -> None:
         """Step until nothing is left, or until another process has waited long enough, taking in what comes meanwhile."""
+        self._interrupter.machine_taken = False
         until = time.monotonic() + _TURN_SECONDS
         while self._scheduler.busy:
             self._take_in()
@@ -202,6 +203,7 @@ class _Worker:
 
     def _nothing_left(self) -> bool:
         """While the machine is another's: end what is cancelled or late. True when that was all."""
+        self._interrupter.machine_taken = True
         self._take_in()
         self._scheduler.drop_over()
         return not self._scheduler.busy
