@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import signal
 import sys
 import threading
@@ -22,7 +23,7 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from judge_local.cli.config import defaults_for, find_configuration
+from judge_local.cli.config import defaults_for, find_configuration, strange_variables
 from judge_local.cli.interrupts import INTERRUPTED, ending_at_once
 from judge_local.cli.output import say, silence_stdout, unwritable
 from judge_local.errors import JudgeLocalError, UsageError
@@ -103,6 +104,8 @@ class LazyGroup(click.Group):
             configuration = find_configuration(Path.cwd())
             if configuration is not None:
                 ctx.default_map = {name: defaults_for(configuration, name, tuple(ENTRIES), load)}
+            for line in strange_variables(os.environ, name, tuple(ENTRIES), load):
+                say(f"warning: {line}")
         return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
