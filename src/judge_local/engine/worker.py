@@ -21,7 +21,14 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 from judge_local.engine import protocol
 from judge_local.engine.lock import Turn, hold_shared, machine_lock
-from judge_local.errors import EngineError, JudgeLocalError, ModelFileError
+from judge_local.errors import (
+    ChatTemplateError,
+    EngineError,
+    JudgeLocalError,
+    ModelFileError,
+    UsageError,
+    excerpt,
+)
 
 if TYPE_CHECKING:
     from judge_local.engine.interrupt import Interrupter
@@ -118,7 +125,12 @@ class _Worker:
                 str(path), "is not a model that writes text", "Choose an instruction-tuned model."
             )
         template = model.chat_template if settings.chat_template is None else settings.chat_template
-        assembler = PromptAssembler(model, template, where=path.name)
+        try:
+            assembler = PromptAssembler(model, template, where=path.name)
+        except ChatTemplateError as error:
+            if settings.chat_template is None:
+                raise
+            raise _blamed_on(settings.chat_template, error) from error
         abort = AbortFlag()
         self._interrupter: Interrupter = Interrupter(abort)
         self._scheduler: Scheduler = Scheduler(
@@ -213,6 +225,12 @@ class _Worker:
             self._write({"event": "result", **protocol.to_json(outcome)})
         else:
             self._write({"event": "error", "id": request, "error": protocol.error_to_json(outcome)})
+
+
+def _blamed_on(template: str, error: ChatTemplateError) -> UsageError:
+    """The fault of a template that was given by hand: nothing is wrong with the model's file."""
+    problem = error.problem.replace("its chat template", excerpt(template, 60)) if template else "it is empty"
+    return UsageError("chat template", problem, "Mend it, or leave it out to use the model's own.")
 
 
 if __name__ == "__main__":

@@ -154,6 +154,7 @@ class LocalProvider:
 
         Raises:
             ModelFileError, ChatTemplateError: the model cannot be used.
+            UsageError: the chat template that was given cannot be.
         """
         return await self._client.facts()
 
@@ -176,6 +177,7 @@ class LocalProvider:
         Raises:
             SchemaError: a schema that no grammar can hold; raised before the first token.
             ModelFileError, ChatTemplateError: the model cannot be used.
+            UsageError: the chat template that was given cannot be.
             EngineCrashedError: the worker died while loading.
         """
         for request in requests:
