@@ -93,6 +93,7 @@ def no_settings_of_ones_own(
     """Clear `JUDGE_LOCAL_*` and point the models folder at an empty one, unless the test asks for `live_model`."""
     for name in [name for name in os.environ if name.startswith("JUDGE_LOCAL_") and name not in KEPT]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("JUDGE_LOCAL_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
     if "live_model" not in request.fixturenames:
         monkeypatch.setenv("JUDGE_LOCAL_MODELS_DIR", str(tmp_path_factory.getbasetemp() / "no-models"))
 

@@ -24,6 +24,7 @@ from judge_local.engine.protocol import Generate, Generated, Settings, Slot, gen
 from judge_local.engine.runs import Outcome
 from judge_local.engine.sampling import Floats
 from judge_local.engine.scheduler import Scheduler
+from judge_local.engine.shelf import Shelf
 from judge_local.errors import EngineError
 from judge_local.grammar.recogniser import Matcher
 
@@ -77,6 +78,7 @@ class Bench:
             self.interrupter,
             abort,
             self.answers.__setitem__,
+            Shelf(None, pytest.fail),
         )
         self.owners: list[int] = []
         self._spy(monkeypatch)

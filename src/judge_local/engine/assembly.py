@@ -14,7 +14,7 @@ Pure but for the vocabulary it is given; runs in the worker.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -109,6 +109,8 @@ class PromptAssembler:
         self.notes: tuple[str, ...] = ()
         self._markers = self._user_defined_markers()
         self._scaffold = self._render()
+        self._begun: tuple[str, list[int]] | None = None
+        """The last `system` whose beginning was asked for, with its tokens."""
 
     def tokens(self, system: str, user: str) -> list[int]:
         """Token ids of the whole prompt.
@@ -116,8 +118,34 @@ class PromptAssembler:
         Raises:
             IsolationError: a content would not reach the model byte for byte, or would hold a control token.
         """
+        return self._joined(self.pieces(system, user))
+
+    def beginning(self, system: str) -> list[int]:
+        """The token ids with which every prompt with `system` begins, whatever its `user` is.
+
+        Raises:
+            IsolationError: as `tokens`.
+        """
+        if self._begun is None or self._begun[0] != system:
+            names = [name for name, _ in self._scaffold]
+            before_user = self._filled(self._scaffold[: names.index("user")], {"system": system})
+            self._begun = (system, self._joined(before_user))
+        return self._begun[1]
+
+    def pieces(self, system: str, user: str) -> tuple[Piece, ...]:
+        """The rendered prompt, cut where trust changes."""
+        return self._filled(self._scaffold, {"system": system, "user": user})
+
+    def _filled(self, parts: Sequence[tuple[str, str]], contents: Mapping[str, str]) -> tuple[Piece, ...]:
+        return tuple(
+            Piece(contents[part], trusted=False) if part in contents else Piece(text, trusted=True)
+            for part, text in parts
+            if part in contents or text
+        )
+
+    def _joined(self, pieces: Sequence[Piece]) -> list[int]:
         ids: list[int] = []
-        for piece in self.pieces(system, user):
+        for piece in pieces:
             if piece.trusted:
                 ids += self._scaffolding(piece.text, first=not ids)
             else:
@@ -126,15 +154,6 @@ class PromptAssembler:
         if self._vocabulary.add_bos and bos >= 0 and ids[:1] != [bos]:
             ids.insert(0, bos)
         return ids
-
-    def pieces(self, system: str, user: str) -> tuple[Piece, ...]:
-        """The rendered prompt, cut where trust changes."""
-        contents = {"system": system, "user": user}
-        return tuple(
-            Piece(contents[part], trusted=False) if part in contents else Piece(text, trusted=True)
-            for part, text in self._scaffold
-            if part in contents or text
-        )
 
     def plain(self, text: str) -> list[int]:
         """Token ids of untrusted text: never a control token, and the same bytes back.

@@ -358,6 +358,21 @@ class Context:
         """Drop a sequence from position `start` on. False when the model cannot drop a part (recurrent ones)."""
         return bool(_llama.llama_memory_seq_rm(self._memory, sequence, start, -1))
 
+    def save(self, sequence: int) -> bytes:
+        """All that `sequence` holds, to be given to `load` of a context of the same model and build."""
+        size = _llama.llama_state_seq_get_size(self._context, sequence)
+        room = (ctypes.c_uint8 * size)()
+        written = _llama.llama_state_seq_get_data(self._context, room, size, sequence)
+        return bytes(room[:written]) if written != size else bytes(room)
+
+    def load(self, sequence: int, data: bytes) -> bool:
+        """Let `sequence`, which is empty, hold what `save` gave. False when it cannot; it is then empty."""
+        room = (ctypes.c_uint8 * len(data)).from_buffer_copy(data)
+        if _llama.llama_state_seq_set_data(self._context, room, len(data), sequence) == len(data):
+            return True
+        self.forget(sequence)
+        return False
+
     def close(self) -> None:
         """Free the cells."""
         if self._context:

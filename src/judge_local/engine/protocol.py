@@ -48,6 +48,10 @@ class Settings:
     """The same inputs give the same bytes: nothing is carried over from one submission to the next."""
     chat_template: str | None = None
     """Jinja source to use in place of the file's own."""
+    weights: str = ""
+    """What names the weights in what is kept on disk, such as their sha256."""
+    cache_path: str | None = None
+    """Folder of what is quicker to read again than to compute again; None keeps nothing between processes."""
     lock_path: str = "/tmp/judge-local-engine.lock"
     """Held while decoding, so that one worker computes on a machine at a time: llama.cpp's threads spin."""
     wait: bool = True

@@ -15,6 +15,7 @@ import numpy as np
 
 from judge_local.engine.assembly import PromptAssembler
 from judge_local.engine.binding import Grammar, Model
+from judge_local.engine.drafts import Lookup
 from judge_local.engine.gate import Gate
 from judge_local.engine.protocol import Generate, Generated
 from judge_local.engine.sampling import Floats, Sampler
@@ -49,6 +50,8 @@ class Run:
     reader: SlotReader | None = None
     """Reads the probabilities of a slot's options, where they were asked for."""
     pieces: list[bytes] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+    """The answer so far; `pieces` are their bytes."""
     forced: int = 0
     """Tokens of the answer that the grammar left no choice about."""
     started_at: float = 0.0
@@ -57,6 +60,11 @@ class Run:
     def id(self) -> str:
         """The request's."""
         return self.request.id
+
+    @property
+    def aside(self) -> bool:
+        """Whether what is evaluated now is no part of the answer: probabilities are read."""
+        return self.reader is not None and self.reader.reading
 
     @property
     def reserve(self) -> int:
@@ -76,6 +84,15 @@ class Group:
     """How many of `shared` are in the reader's sequence."""
     borrowed: int = 0
     """How many of these were copied from another sequence."""
+    beginning: list[int] = field(default_factory=list)
+    """What every prompt with this `system` begins with, where the prompts of this group go beyond it."""
+    _lookup: Lookup | None = None
+
+    def guess(self, run: Run, most: int) -> list[int]:
+        """At most `most` tokens that one of its runs may write next, as they stand in the prompt."""
+        if self._lookup is None:
+            self._lookup = Lookup(self.shared)
+        return self._lookup.guess(run.tokens, most)
 
     @property
     def fresh(self) -> int:
@@ -126,7 +143,7 @@ class Writer:
             GrammarRejectedError: llama.cpp cannot read its grammar.
         """
         run.sequence, run.position, run.started_at = sequence, shared, time.monotonic()
-        run.pending, run.pieces, run.forced = run.prompt[shared:], [], 0
+        run.pending, run.pieces, run.tokens, run.forced = run.prompt[shared:], [], [], 0
         run.gate = self._gate(run.request.grammar)
         run.sampler = Sampler(temperature=run.request.temperature, seed=run.request.seed)
         if not run.request.score_only:
@@ -197,6 +214,7 @@ class Writer:
         """Write `token`, if there is one, and all that the grammar forces after it."""
         if token is not None:
             run.pieces.append(gate.accept(token))
+            run.tokens.append(token)
             run.pending.append(token)
         self._append(run, gate, self._spell(gate, gate.forced()))
 
@@ -225,6 +243,7 @@ class Writer:
             if len(run.pieces) >= run.limit or not gate.allows(forced_token):
                 return
             run.pieces.append(gate.accept(forced_token))
+            run.tokens.append(forced_token)
             run.pending.append(forced_token)
             run.forced += 1
 

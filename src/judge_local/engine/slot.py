@@ -125,6 +125,11 @@ class SlotReader:
         self._walk = Walk(self._speller.lexicon, matcher, rests)
         self._walk.next()
 
+    @property
+    def reading(self) -> bool:
+        """Whether tokens are evaluated that the run goes back from."""
+        return self._phase in (_Phase.ASIDE, _Phase.AT_SLOT)
+
     def read(self, run: Track, logits: Floats, matcher: Matcher, forget: Forget) -> Floats | None:
         """Take in the logits after all that was pending.
 

@@ -9,6 +9,7 @@ parent: end of stdin raises the abort flag, so it ends in the middle of a decode
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import queue
@@ -103,6 +104,7 @@ class _Worker:
         from judge_local.engine.binding import AbortFlag, Model, build_info, start_backend
         from judge_local.engine.interrupt import Interrupter
         from judge_local.engine.scheduler import Scheduler
+        from judge_local.engine.shelf import Shelf
 
         started = time.monotonic()
         path = Path(settings.path)
@@ -133,8 +135,17 @@ class _Worker:
             raise _blamed_on(settings.chat_template, error) from error
         abort = AbortFlag()
         self._interrupter: Interrupter = Interrupter(abort)
+        engine = f"llama-cpp-python {info['version']}; {info['system']}"
+        cache = settings.cache_path
+        shelf = Shelf(
+            # What another build of llama.cpp has computed is of no use, and may not even be readable.
+            None
+            if cache is None or not settings.weights
+            else Path(cache) / hashlib.sha256(engine.encode()).hexdigest()[:16],
+            say=lambda text: write({"event": "log", "text": text}),
+        )
         self._scheduler: Scheduler = Scheduler(
-            model, assembler, settings, self._interrupter, abort, self._deliver
+            model, assembler, settings, self._interrupter, abort, self._deliver, shelf
         )
         self._queue: queue.SimpleQueue[list[protocol.Generate] | None] = queue.SimpleQueue()
         self.facts = protocol.Facts(
@@ -142,7 +153,7 @@ class _Worker:
             template=template or "",
             n_ctx=self._scheduler.n_ctx,
             n_vocab=model.n_vocab,
-            engine=f"llama-cpp-python {info['version']}; {info['system']}",
+            engine=engine,
             recurrent=model.recurrent,
             gpu_offload=info["gpu_offload"],
             n_gpu_layers=layers,

@@ -62,6 +62,8 @@ class LocalProvider:
         on_event: gets lines for a person (waiting, restarted), from any thread.
         store: where models are; None is the default folder.
         chat_template: Jinja source to use in place of the file's own.
+        keep: leave in the cache folder (`JUDGE_LOCAL_CACHE_DIR`, else the platform's) what every prompt begins with and
+            what this machine was measured to do, so that the next process starts sooner. No subject is kept.
         probabilities: where those of the options at a request's slot are read: `"before"` anything is written, and at
             the `"slot"` itself. Each costs a few tokens a run and changes no answer.
 
@@ -88,12 +90,13 @@ class LocalProvider:
         on_event: Callable[[str], None] | None = None,
         store: Store | None = None,
         chat_template: str | None = None,
+        keep: bool = True,
         probabilities: Sequence[str] = PLACES,
     ) -> None:
         from judge_local.engine.client import EngineClient
         from judge_local.engine.protocol import Settings
         from judge_local.models.hardware import usable_cores
-        from judge_local.models.store import Store
+        from judge_local.models.store import Store, cache_directory
 
         for name, value in (("n_ctx", n_ctx), ("n_threads", n_threads)):
             if value is not None and value < 1:
@@ -114,6 +117,8 @@ class LocalProvider:
             n_ctx=n_ctx,
             deterministic=deterministic,
             chat_template=chat_template,
+            weights=found.sha256,
+            cache_path=str(cache_directory() / "engine") if keep else None,
             wait=wait,
         )
         self._client = EngineClient(self._settings, say=on_event)
