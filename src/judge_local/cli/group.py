@@ -47,6 +47,7 @@ class Entry:
 SECTIONS: Final[Mapping[str, tuple[Entry, ...]]] = {
     "Judging": (
         Entry("judge", "judge", "judge", "Decide whether claims hold for a subject."),
+        Entry("batch", "batch", "batch", "Judge many rows into a results file that can be continued."),
         Entry("panel", "panel", "panel", "Decide whether claims hold, by several judges at once."),
         Entry("grammar", "grammar", "grammar", "Print the grammar of a JSON Schema, and what it enforces."),
     ),

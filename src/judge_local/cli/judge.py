@@ -16,13 +16,17 @@ import click
 
 from judge_local.cli.interrupts import ending_at_once
 from judge_local.cli.options import (
-    chance_options,
     machine_options,
     material_options,
+    model_options,
     output_options,
+    repeat_options,
+    run_options,
     schema_options,
+    template_options,
     text_options,
     threshold_options,
+    vary_options,
 )
 from judge_local.cli.parameters import FILE, Number
 
@@ -66,26 +70,10 @@ def make_provider(options: Options, call: Call, on_event: Callable[[str], None])
 )
 @click.argument("subject", metavar="SUBJECT|-", type=FILE)
 @material_options
-@click.option(
-    "--model",
-    metavar="M",
-    help="An alias, a selector such as auto, or a .gguf file. Default: the only model on this disk.",
-)
-@click.option(
-    "--runs",
-    type=click.IntRange(min=1),
-    metavar="N",
-    default=3,
-    show_default=True,
-    help="How many times to ask.",
-)
-@chance_options(seed="Of the first run.")
+@model_options
+@run_options
 @schema_options
-@click.option(
-    "--vary",
-    type=click.Choice(["options", "seed", "none"]),
-    help="What differs from run to run. Default: the order of the options.",
-)
+@vary_options
 @threshold_options
 @click.option(
     "--timeout",
@@ -93,19 +81,9 @@ def make_provider(options: Options, call: Call, on_event: Callable[[str], None])
     metavar="SECONDS",
     help="For the whole call. Runs that are not done by then are errored, so they go to a person.",
 )
-@click.option(
-    "--deterministic", is_flag=True, help="The same bytes again on the same machine, at some cost in speed."
-)
+@repeat_options
 @machine_options
-@click.option(
-    "--chat-template", type=FILE, metavar="FILE", help="A Jinja template, for a model that brings none."
-)
-@click.option(
-    "--cache",
-    type=click.Path(file_okay=False, path_type=str),
-    metavar="DIR",
-    help="Keep answers there, and take those that are there.",
-)
+@template_options
 @text_options
 @output_options(json="One result object; with several claims, one a line.")
 @click.pass_context

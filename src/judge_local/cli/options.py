@@ -136,3 +136,57 @@ def output_options(*, json: str) -> Callable[[F], F]:
             help="Print the traceback of every fault.",
         ),
     )
+
+
+model_options: Final = _group(
+    click.option(
+        "--model",
+        metavar="M",
+        help="An alias, a selector such as auto, or a .gguf file. Default: the only model on this disk.",
+    ),
+)
+"""Who judges."""
+
+run_options: Final = _group(
+    click.option(
+        "--runs",
+        type=click.IntRange(min=1),
+        metavar="N",
+        default=3,
+        show_default=True,
+        help="How many times to ask.",
+    ),
+    chance_options(seed="Of the first run."),
+)
+"""The runs of one decision."""
+
+vary_options: Final = _group(
+    click.option(
+        "--vary",
+        type=click.Choice(["options", "seed", "none"]),
+        help="What differs from run to run. Default: the order of the options.",
+    ),
+)
+"""What sets the runs of one decision apart."""
+
+repeat_options: Final = _group(
+    click.option(
+        "--deterministic",
+        is_flag=True,
+        help="The same bytes again on the same machine, at some cost in speed.",
+    ),
+)
+"""Repeatability."""
+
+template_options: Final = _group(
+    click.option(
+        "--chat-template", type=FILE, metavar="FILE", help="A Jinja template, for a model that brings none."
+    ),
+    click.option(
+        "--cache",
+        type=click.Path(file_okay=False, path_type=str),
+        metavar="DIR",
+        help="Keep answers there, and take those that are there.",
+    ),
+)
+"""The chat template, and the cache."""

@@ -97,6 +97,11 @@ def is_terminal() -> bool:
     return sys.stdout is not None and sys.stdout.isatty()
 
 
+def stderr_is_terminal() -> bool:
+    """Whether standard error is a person's terminal."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """One line of a report, before it is known where it is shown."""
@@ -147,7 +152,7 @@ class Progress:
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
-        self._terminal = sys.stderr is not None and sys.stderr.isatty()
+        self._terminal = stderr_is_terminal()
         self._status: Status | None = None
         self._last = ""
         # Protects the two above: the engine's lines come from a thread of its own.
