@@ -1,5 +1,7 @@
 """Configuration files: which one counts, what wins over it, and what it cannot say."""
 
+import json
+
 import click
 import pytest
 from click.testing import CliRunner
@@ -185,8 +187,14 @@ def test_every_option_is_set_under_its_long_name_or_not_at_all(option):
     long_name = max(option.opts, key=len).removeprefix("--").replace("-", "_")
 
     assert not (option.multiple and option.allow_from_autoenv)
-    if option.allow_from_autoenv:
-        assert (option.envvar or f"JUDGE_LOCAL_{option.name.upper()}") == f"JUDGE_LOCAL_{long_name.upper()}"
+    assert option.envvar == (f"JUDGE_LOCAL_{long_name.upper()}" if option.allow_from_autoenv else None)
+
+
+def test_an_option_is_set_by_its_long_name_whatever_its_function_calls_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("JUDGE_LOCAL_MODELS_DIR", str(tmp_path))
+    monkeypatch.setenv("JUDGE_LOCAL_JSON", "1")
+
+    assert json.loads(CliRunner().invoke(main, ["ls"]).stdout) == []
 
 
 def test_a_warning_of_a_variable_is_one_line_and_changes_nothing(monkeypatch, tmp_path):

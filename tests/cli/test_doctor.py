@@ -15,6 +15,7 @@ INFO = {
     "version": "1.2.3",
     "system": "CPU : AVX2 = 1 | ",
     "gpu_offload": False,
+    "devices": [],
     "mmap": True,
     "max_sequences": 256,
 }
@@ -24,7 +25,7 @@ INFO = {
 def engine(monkeypatch):
     """An engine that answers at once; one test asks the real one."""
     info = dict(INFO)
-    monkeypatch.setattr("judge_local.engine.client.engine_info", lambda: info)
+    monkeypatch.setattr("judge_local.engine.children.engine_info", lambda: info)
     return info
 
 
@@ -97,7 +98,7 @@ def test_an_engine_that_does_not_load_is_4(monkeypatch):
             "engine", "llama.cpp does not load ('libgomp.so.1')", "Install llama-cpp-python again."
         )
 
-    monkeypatch.setattr("judge_local.engine.client.engine_info", broken)
+    monkeypatch.setattr("judge_local.engine.children.engine_info", broken)
 
     result = doctor()
 

@@ -19,7 +19,8 @@ from typing import Any
 
 import pytest
 
-from judge_local.engine.client import EngineClient, engine_info
+from judge_local.engine.children import engine_info
+from judge_local.engine.client import EngineClient
 from judge_local.engine.protocol import Generate, Generated, Settings
 from judge_local.errors import (
     ChatTemplateError,
@@ -292,7 +293,9 @@ async def kill_soon(client: EngineClient, number: signal.Signals, seconds: float
 async def test_garbage_from_the_worker_is_named(
     start: Callable[..., EngineClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("judge_local.engine.client._command", lambda: [sys.executable, "-c", "print('moo')"])
+    monkeypatch.setattr(
+        "judge_local.engine.process.worker_command", lambda: [sys.executable, "-c", "print('moo')"]
+    )
     client = start()
 
     with pytest.raises(EngineProtocolError, match="moo"):
@@ -303,7 +306,7 @@ async def test_a_worker_that_ends_while_loading_is_named(
     start: Callable[..., EngineClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = "import sys; sys.exit('no such luck')"
-    monkeypatch.setattr("judge_local.engine.client._command", lambda: [sys.executable, "-c", program])
+    monkeypatch.setattr("judge_local.engine.process.worker_command", lambda: [sys.executable, "-c", program])
     client = start()
 
     with pytest.raises(EngineCrashedError, match="exit code 1; its last words: 'no such luck'"):
@@ -469,7 +472,7 @@ def test_the_client_is_usable_from_any_event_loop(start: Callable[..., EngineCli
 
 def test_engine_info_loads_no_native_code_here() -> None:
     program = (
-        "from judge_local.engine.client import engine_info; import sys; i = engine_info(); "
+        "from judge_local.engine.children import engine_info; import sys; i = engine_info(); "
         "assert 'llama_cpp' not in sys.modules; print(i['version'])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

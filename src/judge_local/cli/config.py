@@ -126,10 +126,15 @@ def strange_variables(
     return lines
 
 
+def variable_of(option: click.Option) -> str:
+    """The variable that sets `option`: its long name, whatever the function behind it calls it."""
+    return PREFIX + max(option.opts, key=len).removeprefix("--").replace("-", "_").upper()
+
+
 def _variables(command: click.Command, *, settable: bool) -> set[str]:
     """The variables of a command's options: those that set something, or those that could be thought to."""
     return {
-        PREFIX + max(option.opts, key=len).removeprefix("--").replace("-", "_").upper()
+        variable_of(option)
         for option in command.params
         if isinstance(option, click.Option) and option.allow_from_autoenv is settable
     }

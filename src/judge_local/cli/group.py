@@ -23,7 +23,7 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from judge_local.cli.config import defaults_for, find_configuration, strange_variables
+from judge_local.cli.config import defaults_for, find_configuration, strange_variables, variable_of
 from judge_local.cli.interrupts import INTERRUPTED, ending_at_once
 from judge_local.cli.output import say, silence_stdout, unwritable
 from judge_local.errors import JudgeLocalError, UsageError
@@ -58,9 +58,11 @@ SECTIONS: Final[Mapping[str, tuple[Entry, ...]]] = {
         Entry("rm", "models", "rm", "Remove a model from the models folder."),
         Entry("verify", "models", "verify", "Hash models again and compare."),
         Entry("path", "models", "path", "Print the path of a model's first file."),
+        Entry("optimize", "optimize", "optimize", "Write a model anew in a faster type of weights."),
         Entry("import", "models", "import_", "Take in a file brought by hand."),
     ),
     "This machine": (
+        Entry("bench", "bench", "bench", "Measure how fast this machine judges."),
         Entry("doctor", "doctor", "doctor", "Say what works on this machine, and what to do about the rest."),
     ),
 }
@@ -75,8 +77,10 @@ def load(name: str) -> click.Command:
     with ending_at_once():
         command = getattr(import_module(f"judge_local.cli.{entry.module}"), entry.attribute)
     assert isinstance(command, click.Command)
-    # One flat prefix: JUDGE_LOCAL_MODEL serves every command that has a --model.
-    command.context_settings.setdefault("auto_envvar_prefix", "JUDGE_LOCAL")
+    for option in command.params:
+        if isinstance(option, click.Option) and option.allow_from_autoenv:
+            # One flat prefix: JUDGE_LOCAL_MODEL serves every command that has a --model.
+            option.envvar = variable_of(option)
     return command
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from judge_local.models.catalog import CatalogModel
     from judge_local.models.store import Store, StoredModel
 
-_as_json = click.option("--json", "as_json", is_flag=True, envvar="JUDGE_LOCAL_JSON", help="Print JSON.")
+_as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _quiet = click.option("--quiet", is_flag=True, help="Say nothing on standard error but faults.")
 
 _LINE_EVERY_SECONDS = 10.0
@@ -85,7 +85,6 @@ Examples:
     "--catalog",
     "of_catalog",
     is_flag=True,
-    envvar="JUDGE_LOCAL_CATALOG",
     help="List the models that `pull` knows by name instead.",
 )
 @_as_json

@@ -5,7 +5,8 @@ Conventions:
 * Text goes in and comes out as bytes; nothing here decodes UTF-8.
 * A NULL from llama.cpp becomes an exception at once: the next call on it would end the process.
 * A token is accepted by a grammar only after it was asked for: accepting a forbidden one ends the process too.
-* The only module in the project that imports `llama_cpp`. It runs in the worker, never in the caller's process.
+* Nothing else in the project imports `llama_cpp`, but for three that do one thing each beside it: `devices`, `quantise`
+  and `stock`. All run in child processes, never in the caller's.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +26,8 @@ import llama_cpp as _package
 import numpy as np
 from llama_cpp import llama_cpp as _llama
 
+from judge_local.engine.devices import devices
+from judge_local.engine.planning import Shape
 from judge_local.errors import EngineError, GrammarRejectedError, ModelFileError
 
 REFUSED: Final = -1e30
@@ -59,12 +63,18 @@ def start_backend(*, verbose: bool = False) -> None:
 
 
 def build_info() -> dict[str, Any]:
-    """What this build of llama.cpp is and can do: `version`, `system` (kernels and features), `gpu_offload`."""
+    """What this build of llama.cpp is and can do.
+
+    Returns:
+        `version`; `system`, kernels and features; `gpu_offload`, whether it can use a graphics card; `devices`, those it
+        finds, as `planning.Device`; `mmap`; `max_sequences`.
+    """
     return {
         "version": _package.__version__,
         "system": _llama.llama_print_system_info().decode("utf-8", "replace").strip(),
         "gpu_offload": bool(_llama.llama_supports_gpu_offload()),
         "mmap": bool(_llama.llama_supports_mmap()),
+        "devices": [asdict(device) for device in devices()],
         "max_sequences": int(_llama.llama_max_parallel_sequences()),
     }
 
@@ -97,6 +107,11 @@ class AbortFlag:
 class Model:
     """Weights and vocabulary of one file. Not thread-safe; one per worker.
 
+    Args:
+        path: the file; of a split model, the first.
+        n_gpu_layers: layers on the graphics card; the rest, and all with 0, stays in main memory.
+        vocab_only: read the header and no weights.
+
     Raises:
         ModelFileError: llama.cpp cannot load the file.
     """
@@ -116,6 +131,8 @@ class Model:
         self._vocab = _llama.llama_model_get_vocab(self._model)
         self.n_vocab = int(_llama.llama_vocab_n_tokens(self._vocab))
         self.n_ctx_train = int(_llama.llama_model_n_ctx_train(self._model))
+        # In bytes; of a split model the parts are about of one size.
+        self._size = path.stat().st_size * (self._header("split.count") or 1)
         self.recurrent = bool(
             _llama.llama_model_is_recurrent(self._model) or _llama.llama_model_is_hybrid(self._model)
         )
@@ -141,6 +158,21 @@ class Model:
     def description(self) -> str:
         """Architecture, size and quantisation in llama.cpp's words."""
         return self._text(lambda room, size: _llama.llama_model_desc(self._model, room, size))
+
+    @property
+    def shape(self) -> Shape:
+        """What the model needs memory for, from its header."""
+        architecture = self._header_text("general.architecture")
+
+        def number(key: str, default: int) -> int:
+            return self._header(f"{architecture}.{key}") or default
+
+        heads = number("attention.head_count", 1)
+        width = number("attention.key_length", number("embedding_length", 0) // heads)
+        layers = number("block_count", 1)
+        # Key and value in each layer, two bytes a number. Where layers differ, the header holds a list: counted in full.
+        cell_bytes = 4 * layers * number("attention.head_count_kv", heads) * width
+        return Shape(layers=layers, weights_bytes=self._size, cell_bytes=cell_bytes)
 
     @property
     def chat_template(self) -> str | None:
@@ -201,6 +233,15 @@ class Model:
         if self._model:
             _llama.llama_model_free(self._model)
             self._model = None
+
+    def _header_text(self, key: str) -> str:
+        return self._text(
+            lambda room, size: _llama.llama_model_meta_val_str(self._model, key.encode(), room, size)
+        )
+
+    def _header(self, key: str) -> int | None:
+        text = self._header_text(key)
+        return int(text) if text.isdecimal() else None
 
     def _text(self, fill: Callable[[Any, int], int]) -> str:
         room = ctypes.create_string_buffer(256)
@@ -354,24 +395,20 @@ class Context:
         """Let `target` attend over all that `source` holds; no cell is computed again."""
         _llama.llama_memory_seq_cp(self._memory, source, target, -1, -1)
 
+    def state(self, sequence: int) -> bytes:
+        """What `sequence` holds, with the positions of its tokens, to be put into another sequence or context."""
+        size = _llama.llama_state_seq_get_size(self._context, sequence)
+        room = (ctypes.c_uint8 * size)()
+        return bytes(room[: _llama.llama_state_seq_get_data(self._context, room, size, sequence)])
+
+    def restore(self, sequence: int, state: bytes) -> bool:
+        """Put `state` into `sequence`, in cells of its own, in place of all it held. False when there is no room for it."""
+        room = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
+        return bool(_llama.llama_state_seq_set_data(self._context, room, len(state), sequence))
+
     def forget(self, sequence: int, start: int = 0) -> bool:
         """Drop a sequence from position `start` on. False when the model cannot drop a part (recurrent ones)."""
         return bool(_llama.llama_memory_seq_rm(self._memory, sequence, start, -1))
-
-    def save(self, sequence: int) -> bytes:
-        """All that `sequence` holds, to be given to `load` of a context of the same model and build."""
-        size = _llama.llama_state_seq_get_size(self._context, sequence)
-        room = (ctypes.c_uint8 * size)()
-        written = _llama.llama_state_seq_get_data(self._context, room, size, sequence)
-        return bytes(room[:written]) if written != size else bytes(room)
-
-    def load(self, sequence: int, data: bytes) -> bool:
-        """Let `sequence`, which is empty, hold what `save` gave. False when it cannot; it is then empty."""
-        room = (ctypes.c_uint8 * len(data)).from_buffer_copy(data)
-        if _llama.llama_state_seq_set_data(self._context, room, len(data), sequence) == len(data):
-            return True
-        self.forget(sequence)
-        return False
 
     def close(self) -> None:
         """Free the cells."""

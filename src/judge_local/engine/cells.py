@@ -95,7 +95,7 @@ class Cells:
             return
         self.drop_kept()
         self._shelved.add(self._key(beginning))
-        if self.context.load(KEPT, state):
+        if self.context.restore(KEPT, state):
             self.kept = beginning
 
     def shelve(self, beginning: list[int]) -> None:
@@ -104,7 +104,7 @@ class Cells:
             return
         self._shelved.add(self._key(beginning))
         self.keep(beginning)
-        self._shelf.put(self._key(beginning), self.context.save(KEPT))
+        self._shelf.put(self._key(beginning), self.context.state(KEPT))
 
     def _may_shelve(self, beginning: list[int]) -> bool:
         # What a recurrent model has read cannot be cut back to its beginning.

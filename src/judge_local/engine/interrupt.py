@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from judge_local.errors import DeadlineExceededError
@@ -27,10 +27,17 @@ class Flag(Protocol):
 
 
 class Interrupter:
-    """Knows which requests are over. Called from the reader's and the scheduler's thread; the lock protects all fields."""
+    """Knows which requests are over. Called from the reader's and the scheduler's thread; the lock protects all fields.
 
-    def __init__(self, flag: Flag) -> None:
+    Args:
+        flag: stops the decode in progress.
+        on_begun: told, from the scheduler's thread, of requests that are about to be decoded for the first time.
+    """
+
+    def __init__(self, flag: Flag, on_begun: Callable[[Sequence[str]], None] = lambda _ids: None) -> None:
         self._flag = flag
+        self._on_begun = on_begun
+        self._begun: set[str] = set()
         self._changed = threading.Condition()
         self._deadlines: dict[str, float] = {}
         """Every request that was read and not yet answered, with the instant its time ends (infinity for none)."""
@@ -68,8 +75,12 @@ class Interrupter:
 
     def watch(self, requests: Iterable[str]) -> None:
         """These are being decoded: only their deadlines and cancellations may stop the decode."""
+        watched = frozenset(requests)
+        if new := sorted(watched - self._begun):
+            self._begun.update(new)
+            self._on_begun(new)
         with self._changed:
-            self._watched = frozenset(requests)
+            self._watched = watched
             if not self._closing:
                 self._flag.lower()
             if self._over() & self._watched:
@@ -101,6 +112,7 @@ class Interrupter:
         with self._changed:
             self._deadlines.pop(request, None)
             self._cancelled.discard(request)
+            self._begun.discard(request)
             self._watched -= {request}
 
     def _over(self) -> set[str]:

@@ -9,6 +9,8 @@
                       {"op": "shutdown"}                       end of stdin means the same
     worker → client   {"event": "hello", "protocol": 1, "pid": …}
                       {"event": "loaded", "facts": {…}}
+                      {"event": "begun", "ids": ["…"]}         about to be decoded for the first time
+                      {"event": "beat", "steps": n, "working": true}   about every second while there is something to do
                       {"event": "result", "id": "…", …}
                       {"event": "error", "id": "…" | null, "error": {…}}   null: the load failed
                       {"event": "stats", "stats": {…}}
@@ -28,6 +30,9 @@ from judge_local.errors import EngineProtocolError, JudgeLocalError, excerpt
 
 PROTOCOL: Final = 1
 
+LOCK_PATH: Final = "/tmp/judge-local-engine.lock"
+"""The machine's lock."""
+
 BATCH_TOKENS: Final = 512
 """The most tokens in one call of `llama_decode`; prompts are read in pieces of this size."""
 
@@ -38,10 +43,12 @@ class Settings:
 
     path: str
     n_gpu_layers: int | None = None
-    """Layers on the GPU; -1 is all of them, None all when the build of llama.cpp has a GPU."""
+    """Layers on the GPU; -1 is all of them, None as many as its free memory carries."""
     n_threads: int = 1
     n_ctx: int | None = None
     """Upper limit of one run's prompt and answer, in tokens; None is what the model was trained for."""
+    memory_bytes: int | None = None
+    """Main memory that may be taken for weights and context; None sets no limit."""
     slots: int | None = None
     """Runs decoded at once; None is what this machine is measured to do well with."""
     deterministic: bool = False
@@ -52,7 +59,7 @@ class Settings:
     """What names the weights in what is kept on disk, such as their sha256."""
     cache_path: str | None = None
     """Folder of what is quicker to read again than to compute again; None keeps nothing between processes."""
-    lock_path: str = "/tmp/judge-local-engine.lock"
+    lock_path: str = LOCK_PATH
     """Held while decoding, so that one worker computes on a machine at a time: llama.cpp's threads spin."""
     wait: bool = True
     """Wait for another process that holds the lock, rather than fail."""

@@ -56,7 +56,8 @@ class LocalProvider:
         model: a reference to a model on this disk (an alias, a name, a path to a `.gguf`); None takes the only one there.
         n_ctx: upper limit of one run's prompt and answer in tokens; None is what the model was trained for.
         n_threads: threads of computation; None takes the cores this process may really use.
-        n_gpu_layers: layers on the GPU; `"auto"` is all of them when this build of llama.cpp has a GPU, else none.
+        n_gpu_layers: layers on the GPU; `"auto"` is as many as its free memory carries. Where so many cannot be had after
+            all, fewer are taken, and `on_event` is told.
         deterministic: the same inputs give the same answers, byte for byte, twice in a row and in a new process. Costs
             the sharing of prompts between one submission and the next.
         wait: wait when another process is judging on this machine, rather than fail.
@@ -96,7 +97,7 @@ class LocalProvider:
     ) -> None:
         from judge_local.engine.client import EngineClient
         from judge_local.engine.protocol import Settings
-        from judge_local.models.hardware import usable_cores
+        from judge_local.models.hardware import available_memory_bytes, usable_cores
         from judge_local.models.store import Store, cache_directory
 
         for name, value in (("n_ctx", n_ctx), ("n_threads", n_threads)):
@@ -116,6 +117,7 @@ class LocalProvider:
             n_gpu_layers=None if n_gpu_layers == "auto" else n_gpu_layers,
             n_threads=n_threads or usable_cores(),
             n_ctx=n_ctx,
+            memory_bytes=available_memory_bytes(),
             deterministic=deterministic,
             chat_template=chat_template,
             weights=found.sha256,
@@ -194,6 +196,14 @@ class LocalProvider:
             UsageError: the chat template that was given cannot be.
         """
         return await self._client.facts()
+
+    async def stats(self) -> dict[str, float]:
+        """What the worker has done since it started, in tokens and seconds; see `Scheduler.totals`.
+
+        Raises:
+            EngineCrashedError: the worker died.
+        """
+        return await self._client.stats()
 
     async def complete_json(self, request: CompletionRequest) -> CompletionResponse:
         """Answer one request.
