@@ -5,10 +5,13 @@ from itertools import combinations_with_replacement
 
 import pytest
 
+from judge_local.cache import JsonCache
 from judge_local.consensus import compute_consensus
 from judge_local.errors import UsageError
+from judge_local.providers.mock import MockProvider, mock_verdict
 from judge_local.results import Result, ResultsHeader, no_decision, subject_sha256
 from judge_local.run import JudgeRun
+from judge_local.sync import judge_claim
 from judge_local.verdict import JudgeVerdict, Match
 from judge_local.zones import ConsensusResult, Zone, in_zone, zone_for
 
@@ -62,6 +65,23 @@ def test_a_result_survives_the_round_trip(written):
 
     assert written == Result.from_json(json.loads(line))
     assert line == json.dumps(Result.from_json(json.loads(line)).to_json())
+
+
+@pytest.mark.parametrize("written", ["0", "0.0", "1", "1.0", "0.95", "1e0"])
+def test_a_confidence_is_written_as_the_number_it_was(written, tmp_path):
+    """An integer stays one, through a cache and a results file, and settles what its float settles."""
+    number = json.loads(written)
+    asked = mock_verdict("pass", number)
+    cache = JsonCache(tmp_path)
+
+    for _ in range(2):  # The second time from the cache.
+        decision = judge_claim(MockProvider([asked]), "It costs nine euros.", "c", runs=1, cache=cache)
+        text = json.dumps(result(decision).to_json())
+        assert f'"confidence": {number!r}, ' in text
+        read = Result.from_json(json.loads(text))
+        assert json.dumps(read.to_json()) == text
+        assert read.decision.zone is (Zone.AUTO_PASS if number >= 0.8 else Zone.HUMAN_REVIEW)
+    assert decision.runs[0].cached
 
 
 def test_the_keys_are_those_of_the_results_file():

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from judge_local.cli.batch_call import BatchOptions
-from judge_local.cli.group import remember_verbose
 from judge_local.cli.interrupts import INTERRUPTED, ending_at_once
 from judge_local.cli.options import (
     machine_options,
     model_options,
+    output_options,
     repeat_options,
     report_options,
     run_options,
@@ -166,15 +166,7 @@ class _Remembering(click.Command):
 @report_options
 @click.option("--no-wait", is_flag=True, help="Fail at once when another process is judging.")
 @click.option("--no-text", is_flag=True, help="Leave subject and reference out of the results.")
-@click.option("--json", is_flag=True, help="The summary as one JSON object.")
-@click.option("--quiet", is_flag=True, help="No progress on standard error.")
-@click.option(
-    "--verbose",
-    is_flag=True,
-    expose_value=False,
-    callback=remember_verbose,
-    help="Print the traceback of every fault.",
-)
+@output_options(json="The summary as one JSON object.")
 @click.pass_context
 def batch(ctx: click.Context, /, **values: Any) -> None:
     """Judge many rows into a results file that can be continued.

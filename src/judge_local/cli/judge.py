@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from judge_local.cli.group import remember_verbose
 from judge_local.cli.interrupts import ending_at_once
 from judge_local.cli.options import (
     machine_options,
     material_options,
     model_options,
+    output_options,
     repeat_options,
     run_options,
     schema_options,
@@ -85,15 +85,7 @@ def make_provider(options: Options, call: Call, on_event: Callable[[str], None])
 @machine_options
 @template_options
 @text_options
-@click.option("--json", is_flag=True, help="One result object; with several claims, one a line.")
-@click.option("--quiet", is_flag=True, help="No progress on standard error.")
-@click.option(
-    "--verbose",
-    is_flag=True,
-    expose_value=False,
-    callback=remember_verbose,
-    help="Print the traceback of every fault.",
-)
+@output_options(json="One result object; with several claims, one a line.")
 @click.pass_context
 def judge(ctx: click.Context, /, **values: Any) -> None:
     """Decide whether claims hold for a subject.

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from judge_local.cli.group import remember_verbose
 from judge_local.cli.parameters import FILE, GpuLayers, Number
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -92,11 +93,50 @@ machine_options: Final = _group(
 )
 """What of the machine is used."""
 
+
+def chance_options(*, seed: str) -> Callable[[F], F]:
+    """What chance does to the answers; `seed` is the help of `--seed`: whose it is."""
+    return _group(
+        click.option(
+            "--temperature",
+            type=Number(0, 2),
+            metavar="T",
+            default=0.0,
+            show_default=True,
+            help="Above 0, answers are sampled with --seed.",
+        ),
+        click.option(
+            "--seed",
+            type=click.IntRange(0, 2**32 - 1),
+            metavar="N",
+            default=0,
+            show_default=True,
+            help=seed,
+        ),
+    )
+
+
 text_options: Final = _group(
     click.option("--no-wait", is_flag=True, help="Fail at once when another process is judging."),
     click.option("--no-text", is_flag=True, help="Leave subject and reference out of --json."),
 )
 """Waiting for the machine, and what the output leaves out."""
+
+
+def output_options(*, json: str) -> Callable[[F], F]:
+    """What is printed; `json` is the help of `--json`: what stands on a line."""
+    return _group(
+        click.option("--json", is_flag=True, help=json),
+        click.option("--quiet", is_flag=True, help="No progress on standard error."),
+        click.option(
+            "--verbose",
+            is_flag=True,
+            expose_value=False,
+            callback=remember_verbose,
+            help="Print the traceback of every fault.",
+        ),
+    )
+
 
 model_options: Final = _group(
     click.option(
@@ -116,22 +156,7 @@ run_options: Final = _group(
         show_default=True,
         help="How many times to ask.",
     ),
-    click.option(
-        "--temperature",
-        type=Number(0, 2),
-        metavar="T",
-        default=0.0,
-        show_default=True,
-        help="Above 0, answers are sampled with --seed.",
-    ),
-    click.option(
-        "--seed",
-        type=click.IntRange(0, 2**32 - 1),
-        metavar="N",
-        default=0,
-        show_default=True,
-        help="Of the first run.",
-    ),
+    chance_options(seed="Of the first run."),
 )
 """The runs of one decision."""
 

@@ -193,6 +193,7 @@ class LocalProvider:
 
         Raises:
             ModelFileError, ChatTemplateError: the model cannot be used.
+            UsageError: the chat template that was given cannot be.
         """
         return await self._client.facts()
 
@@ -223,6 +224,7 @@ class LocalProvider:
         Raises:
             SchemaError: a schema that no grammar can hold; raised before the first token.
             ModelFileError, ChatTemplateError: the model cannot be used.
+            UsageError: the chat template that was given cannot be.
             EngineCrashedError: the worker died while loading.
         """
         for request in requests:

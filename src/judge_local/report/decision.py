@@ -62,7 +62,7 @@ def decision_lines(result: Result, *, seconds: float) -> Iterator[Line]:
     yield Line(f"{decision.zone.value}: {result.claim}", style=_ZONE_STYLE[decision.zone])
     if result.error is not None:
         yield Line(result.error, indent=1, label="error", style="yellow")
-    yield Line(_counts(votes), indent=1, label="votes")
+    yield Line(str(votes), indent=1, label="votes")
     if votes.graded:
         yield Line(f"{decision.agreement:.2f} of the graded runs agree", indent=1, label="agreement")
         # Not rounded to two places: 0.799 must not look like the threshold it missed.
