@@ -214,7 +214,9 @@ def test_it_is_what_the_model_says(model: Model, monkeypatch: pytest.MonkeyPatch
         made.scheduler.close()
         made.interrupter.close()
     (request,) = ask(OPTIONS[0], runs=1)
-    context = Context(model, n_ctx=1024, n_sequences=1, n_batch=512, n_threads=1, abort=AbortFlag())
+    context = Context(
+        model, n_ctx=1024, n_sequences=1, n_outputs=1, n_batch=512, n_threads=1, abort=AbortFlag()
+    )
 
     def says(tokens: Sequence[int]) -> Floats:
         context.forget(0)

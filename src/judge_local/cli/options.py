@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from judge_local.cli.group import remember_verbose
-from judge_local.cli.parameters import FILE, GpuLayers, Number
+from judge_local.cli.parameters import FILE, Bias, GpuLayers, Number
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -79,6 +79,45 @@ threshold_options: Final = _group(
     ),
 )
 """When a unanimous ensemble settles itself."""
+
+sampling_options: Final = _group(
+    click.option(
+        "--top-k",
+        type=click.IntRange(min=0),
+        metavar="N",
+        default=0,
+        help="With --temperature: draw from the likeliest N tokens.",
+    ),
+    click.option(
+        "--top-p",
+        type=Number(0, 1),
+        metavar="SHARE",
+        default=1.0,
+        help="With --temperature: of these, the likeliest with this share.",
+    ),
+    click.option(
+        "--min-p",
+        type=Number(0, 1),
+        metavar="SHARE",
+        default=0.0,
+        help="With --temperature: of these, those at least so likely against the first.",
+    ),
+    click.option(
+        "--thinking",
+        type=click.IntRange(min=0),
+        metavar="N",
+        default=0,
+        help="Tokens that a thinking model may think before each answer. Default: none.",
+    ),
+    click.option(
+        "--option-bias",
+        type=Bias(),
+        multiple=True,
+        allow_from_autoenv=False,
+        help="Added to the logarithm of an option's probability, such as pass=-0.5. May be repeated.",
+    ),
+)
+"""How tokens and options are drawn."""
 
 machine_options: Final = _group(
     click.option(

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from judge_local.consensus import Votes
 from judge_local.printable import clean, one_line
 from judge_local.results import Result
 from judge_local.run import JudgeRun
@@ -109,12 +108,8 @@ def why(result: Result, *, limit: int) -> str:
     graded = [run.verdict for run in decision.runs if run.verdict is not None]
     # One voice against the claim is why it did not pass.
     speaks = next((verdict for verdict in graded if verdict.match is not Match.PASS), graded[0])
-    votes = f"{_counts(decision.votes)}; mean confidence {decision.mean_confidence:g}"
+    votes = f"{decision.votes}; mean confidence {decision.mean_confidence:g}"
     return one_line(f"{votes}. {speaks.match.value}: {speaks.reasoning}", limit)
-
-
-def _counts(votes: Votes) -> str:
-    return f"{votes.passes} pass, {votes.fails} fail, {votes.partials} partial, {votes.errors} errored"
 
 
 def _run_lines(number: int, run: JudgeRun) -> Iterator[Line]:
