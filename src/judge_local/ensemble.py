@@ -31,7 +31,7 @@ from judge_local.prompt import (
     tripwires,
     variation_text,
 )
-from judge_local.providers.base import CompletionRequest, InferenceProvider
+from judge_local.providers.base import CompletionRequest, InferenceProvider, check_provider
 from judge_local.run import JudgeRun, Note, Variation, runs_from_cache
 from judge_local.verdict import VERDICT_FIELDS, VERDICT_SCHEMA, match_options
 from judge_local.zones import DEFAULT_ZONES, ConsensusResult, Zone, ZoneThresholds, in_zone, zone_for
@@ -326,6 +326,7 @@ class _Design:
         seed: int,
         schema: Mapping[str, Any],
     ) -> _Design:
+        check_provider(provider)
         if isinstance(runs, bool) or not isinstance(runs, int) or runs < 1:
             raise UsageError(
                 "runs", f"{excerpt(runs)} is not a whole number of at least 1", "The default is 3."

@@ -25,6 +25,7 @@ from typing import Any, Final
 import llama_cpp as _package
 import numpy as np
 from llama_cpp import llama_cpp as _llama
+from llama_cpp._ggml import libggml
 
 from judge_local.engine.devices import devices
 from judge_local.engine.planning import Shape
@@ -51,7 +52,11 @@ class Decoded(IntEnum):
     """The abort flag was up; finished micro-batches stay in memory."""
 
 
-# The callback must outlive the process's last llama.cpp call, so it is kept here.
+# The callbacks must outlive the process's last llama.cpp call, so they are kept here.
+_stderr: Final = os.dup(2)
+_last_words: Final = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(
+    lambda text: os.write(_stderr, b"\n" + (text or b"").strip() + b"\n") and None
+)
 _quiet: Final = _llama.llama_log_callback(lambda _level, _text, _data: None)
 
 
@@ -59,6 +64,8 @@ def start_backend(*, verbose: bool = False) -> None:
     """Initialise llama.cpp once in this process. Its log is dropped unless `verbose`."""
     if not verbose:
         _llama.llama_log_set(_quiet, ctypes.c_void_p(0))
+    # Why llama.cpp gives up must reach whoever reads our stderr, even while `_captured_stderr` holds it.
+    libggml.ggml_set_abort_callback(_last_words)
     _llama.llama_backend_init()
 
 

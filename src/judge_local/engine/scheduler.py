@@ -33,7 +33,7 @@ from judge_local.engine.pace import SLOTS_UNMEASURED, Pace, best_slots, piece_be
 from judge_local.engine.protocol import BATCH_TOKENS, Generate, Generated, Settings
 from judge_local.engine.runs import Group, Outcome, Run, Writer, common_prefix, open_group
 from judge_local.engine.shelf import Shelf
-from judge_local.errors import DeadlineExceededError, EngineError, JudgeLocalError
+from judge_local.errors import EngineError, JudgeLocalError
 
 TOTALS: Final = (
     *("requests", "prompt_tokens", "shared_tokens", "read_tokens"),
@@ -385,9 +385,7 @@ class Scheduler:
         if self._interrupter.is_cancelled(request):
             error = EngineError("request", f"cancelled; {written}")
         else:
-            error = DeadlineExceededError(
-                "request", f"its time ran out; {written}", "Give it more time or use a faster model."
-            )
+            error = self._interrupter.lateness(written)
         if run is not None:
             self._leave(run, error)
         else:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from judge_local.errors import UsageError, excerpt
 from judge_local.run import Note, TokenUsage
 
 
@@ -96,3 +97,25 @@ class InferenceProvider(Protocol):
             JudgeLocalError: no usable answer came; its `retryable` says whether asking again may help.
         """
         ...
+
+
+def check_provider(provider: Any) -> None:
+    """Refuse what cannot be asked, before anything else is done with it.
+
+    Raises:
+        UsageError: it is a text, a class, or something else that is no provider.
+    """
+    if isinstance(provider, type):
+        raise UsageError("provider", f"{provider.__name__} is a class", f"Pass {provider.__name__}(…).")
+    if isinstance(provider, str):
+        raise UsageError(
+            "provider",
+            f"{excerpt(provider)} is a text",
+            "Pass LocalProvider(…) for a model on this disk, or OpenAIProvider(…) for a server.",
+        )
+    if not all(hasattr(provider, name) for name in ("provider", "model", "complete_json")):
+        raise UsageError(
+            "provider",
+            f"{excerpt(provider)} is no provider",
+            "It needs provider, model and complete_json, as LocalProvider has them.",
+        )

@@ -27,6 +27,7 @@ from judge_local.run import Note, TokenUsage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from judge_local.engine.counting import TokenCounter
     from judge_local.engine.protocol import Facts, Generate, Generated
     from judge_local.grammar import Grammar
     from judge_local.models.store import Store
@@ -149,6 +150,11 @@ class LocalProvider:
         return f"{self._name}@{self._sha256[:12]}"
 
     @property
+    def model_sha256(self) -> str:
+        """SHA-256 of the weights, 64 hex digits."""
+        return self._sha256
+
+    @property
     def settings_key(self) -> str:
         """What besides the model could change an answer, for cache keys."""
         template = self._settings.chat_template
@@ -175,11 +181,38 @@ class LocalProvider:
         """Begin loading the model now, without waiting for it, rather than with the first request."""
         self._client.start()
 
+    def counter(self) -> TokenCounter:
+        """What counts the tokens of prompts for this model: a small process without weights, to be closed.
+
+        Raises:
+            ModelFileError, ChatTemplateError: the model cannot be used.
+        """
+        from judge_local.engine.counting import TokenCounter
+
+        return TokenCounter(self._settings.path, chat_template=self._settings.chat_template)
+
+    def asked(self, request: CompletionRequest) -> Generate:
+        """What the engine is asked for `request`: its texts as the model reads them, and room for the answer.
+
+        Raises:
+            SchemaError: a schema that no grammar can hold.
+        """
+        return self._generate(request, self._grammar(request, pinned=True))
+
+    def context_tokens(self) -> int | None:
+        """The most tokens of one prompt with its answer, from the file's header; None where that does not say."""
+        from judge_local.models.gguf import read_header
+
+        trained = read_header(Path(self._settings.path)).context_length
+        sizes = [size for size in (trained, self._settings.n_ctx) if size is not None]
+        return min(sizes, default=None)
+
     async def facts(self) -> Facts:
         """What the engine says of the loaded model; loads it when it is not.
 
         Raises:
             ModelFileError, ChatTemplateError: the model cannot be used.
+            UsageError: the chat template that was given cannot be.
         """
         return await self._client.facts()
 
@@ -210,6 +243,7 @@ class LocalProvider:
         Raises:
             SchemaError: a schema that no grammar can hold; raised before the first token.
             ModelFileError, ChatTemplateError: the model cannot be used.
+            UsageError: the chat template that was given cannot be.
             EngineCrashedError: the worker died while loading.
         """
         for request in requests:
