@@ -346,7 +346,7 @@ def test_a_dry_run_needs_no_results_file(place, scripted):
 
     assert done.exit_code == 0
     assert done.stdout.startswith(
-        "3 rows, 3 to judge\n  2 different subjects\n  about 0 s, as 3 rows took 0 s\n"
+        "3 rows, 3 to judge\n  different subjects: 2\n  about 0 s, as 3 rows took 0 s\n"
     )
 
 
