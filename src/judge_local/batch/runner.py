@@ -132,8 +132,8 @@ async def run_batch(
         subjects: reads the subjects that lie in files.
         at_once: how many rows are in work at a time.
         limit: how many rows are judged at most, bad ones included; None is no limit.
-        seconds: a time budget, counted from when `standing` was made. No row is begun that, going by the ones before it, would not be done by then; those in
-            work are finished.
+        seconds: a time budget, counted from when `standing` was made. No row is begun that, going by the ones before
+            it, would not be done by then; those in work are finished.
         standing: kept up to date; None begins with nothing counted.
         stop: asks the batch to end.
         on_results: gets results once the disk has them, in the order in which they were written.
