@@ -18,11 +18,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from judge_local.batch.counts import Counts
 from judge_local.batch.lookahead import LookAhead
 from judge_local.batch.results_file import ResultsFile
 from judge_local.batch.rows import BadRow, Row, Subjects
+from judge_local.counts import Counts
 from judge_local.errors import (
+    ClusterError,
     EngineBusyError,
     IsolationError,
     JudgeLocalError,
@@ -35,7 +36,7 @@ from judge_local.results import Result, no_decision, subject_sha256
 JudgeRow = Callable[[Row], Awaitable[Result]]
 """Judges one row, whose `subject` is there. What it raises becomes the row's error, but for `FATAL`."""
 
-FATAL: Final = (ModelError, SchemaError, EngineBusyError)
+FATAL: Final = (ModelError, SchemaError, EngineBusyError, ClusterError)
 """Faults that every row to come would meet as well: they end the batch. `IsolationError`, about one text, does not."""
 
 SYNC_LINES: Final = 64
@@ -140,7 +141,7 @@ async def run_batch(
 
     Raises:
         ResultsFileError: the results cannot be written.
-        ModelError, SchemaError, EngineBusyError: no row can be judged.
+        ModelError, SchemaError, EngineBusyError, ClusterError: no row can be judged.
         InputError: the rows cannot be read to their end; what was read has been judged.
     """
     standing = standing or Standing()

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from judge_local.cli.batch_progress import human_time
-from judge_local.cli.batch_summary import NOTHING_TO_JUDGE
 from judge_local.cli.output import Line
+from judge_local.report.gate import NOTHING_TO_JUDGE
 
 if TYPE_CHECKING:
     from judge_local.batch.digests import DigestSet
