@@ -18,7 +18,8 @@ import pytest
 
 from judge_local.engine import slot as module
 from judge_local.engine.assembly import PromptAssembler
-from judge_local.engine.binding import AbortFlag, Context, Model, start_backend
+from judge_local.engine.binding import AbortFlag, Model, start_backend
+from judge_local.engine.context import Context
 from judge_local.engine.interrupt import Interrupter
 from judge_local.engine.protocol import Generate, Generated, Settings, Slot, generate_from_json, to_json
 from judge_local.engine.runs import Outcome

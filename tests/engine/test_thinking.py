@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from judge_local.engine.assembly import PromptAssembler
-from judge_local.engine.binding import AbortFlag, Context, Model, start_backend
+from judge_local.engine.binding import AbortFlag, Model, start_backend
+from judge_local.engine.context import Context
 from judge_local.engine.interrupt import Interrupter
 from judge_local.engine.protocol import Generate, Generated, Settings, Slot
 from judge_local.engine.runs import Outcome

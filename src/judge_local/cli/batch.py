@@ -175,7 +175,7 @@ def batch(ctx: click.Context, /, **values: Any) -> None:
     disk: the same command goes on where it stopped, and judges nothing twice.
     """
     from judge_local.batch.results_file import open_results
-    from judge_local.batch.runner import Standing
+    from judge_local.batch.runner import Ended, Standing
     from judge_local.cli.batch_call import read_batch_call
     from judge_local.cli.batch_progress import BatchProgress
     from judge_local.cli.reports import take_report_options
@@ -212,7 +212,7 @@ def batch(ctx: click.Context, /, **values: Any) -> None:
             raise
         with results:
             asyncio.run(_judge(options, call, provider, results, standing, progress))
-            if options.ordered:
+            if options.ordered and standing.ended is not Ended.INTERRUPTED:
                 results.sort()
     ctx.exit(_finish(ctx, options, call, standing, header, reports))
 
