@@ -29,7 +29,8 @@ EXAMPLES: Final = Path(__file__).resolve().parents[1] / "examples"
 BARE: Final = """
 import json, sys, time
 from pathlib import Path
-from judge_local.engine.binding import AbortFlag, Context, Model, start_backend
+from judge_local.engine.binding import AbortFlag, Model, start_backend
+from judge_local.engine.context import Context
 from judge_local.engine.protocol import BATCH_TOKENS
 
 path, threads = sys.argv[1], int(sys.argv[2])
@@ -37,7 +38,7 @@ start_backend()
 model = Model(Path(path))
 for line in sys.stdin:
     prompt, answer = json.loads(line)
-    context = Context(model, n_ctx=prompt + answer + 256, n_sequences=7, n_batch=BATCH_TOKENS, n_threads=threads, abort=AbortFlag())
+    context = Context(model, n_ctx=prompt + answer + 256, n_sequences=7, n_outputs=7, n_batch=BATCH_TOKENS, n_threads=threads, abort=AbortFlag())
     started = time.monotonic()
     at = 0
     while at < prompt:

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+import hypothesis
 import pytest
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -26,6 +27,11 @@ MODELS: Final = Path(os.environ.get("JUDGE_LOCAL_MODELS_DIR") or ROOT / "models"
 LIVE_MODEL: Final = "smollm2-135m"
 # What conftest itself reads stays; the rest are settings of the program under test.
 KEPT: Final = {"JUDGE_LOCAL_REQUIRE_LIVE", "JUDGE_LOCAL_NO_SKIP", "JUDGE_LOCAL_MATERIAL"}
+
+
+# An example may take long on a busy machine, and none of our tests is about time.
+hypothesis.settings.register_profile("no deadline", deadline=None)
+hypothesis.settings.load_profile("no deadline")
 
 
 def load_script(name: str) -> ModuleType:
@@ -95,6 +101,7 @@ def no_settings_of_ones_own(
     """Clear `JUDGE_LOCAL_*` and point the models folder at an empty one, unless the test asks for `live_model`."""
     for name in [name for name in os.environ if name.startswith("JUDGE_LOCAL_") and name not in KEPT]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("JUDGE_LOCAL_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
     if "live_model" not in request.fixturenames:
         monkeypatch.setenv("JUDGE_LOCAL_MODELS_DIR", str(tmp_path_factory.getbasetemp() / "no-models"))
 

@@ -34,7 +34,12 @@ from judge_local.errors import (
     UsageError,
     excerpt,
 )
-from judge_local.providers.base import CompletionRequest, CompletionResponse, InferenceProvider
+from judge_local.providers.base import (
+    CompletionRequest,
+    CompletionResponse,
+    InferenceProvider,
+    check_provider,
+)
 from judge_local.run import InferenceRun, cut_raw
 
 if TYPE_CHECKING:
@@ -123,10 +128,11 @@ async def complete_validated_json(
         The valid answer, or the error of the last attempt.
 
     Raises:
-        UsageError: `attempts` is less than 1.
+        UsageError: `attempts` is less than 1, or `provider` is none.
         InvalidSchemaError: the schema is not one.
         JudgeLocalError: a fault of the set-up, such as a model that is missing.
     """
+    check_provider(provider)
     _check_attempts(attempts)
     validator = validator or make_validator(request.schema)
     (history,) = await _rounds(_one_by_one, provider, [request], attempts, validator, again)

@@ -19,7 +19,8 @@ from typing import Any
 
 import pytest
 
-from judge_local.engine.client import EngineClient, engine_info
+from judge_local.engine.children import engine_info
+from judge_local.engine.client import EngineClient
 from judge_local.engine.protocol import Generate, Generated, Settings
 from judge_local.errors import (
     ChatTemplateError,
@@ -32,6 +33,7 @@ from judge_local.errors import (
     GrammarRejectedError,
     ModelFileError,
     TruncatedOutputError,
+    UsageError,
 )
 
 SHORT = r"""root ::= "{\"a\":\"" ch{1,30} "\",\"b\":" ("true" | "false") "}"
@@ -291,7 +293,9 @@ async def kill_soon(client: EngineClient, number: signal.Signals, seconds: float
 async def test_garbage_from_the_worker_is_named(
     start: Callable[..., EngineClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("judge_local.engine.client._command", lambda: [sys.executable, "-c", "print('moo')"])
+    monkeypatch.setattr(
+        "judge_local.engine.process.worker_command", lambda: [sys.executable, "-c", "print('moo')"]
+    )
     client = start()
 
     with pytest.raises(EngineProtocolError, match="moo"):
@@ -302,7 +306,7 @@ async def test_a_worker_that_ends_while_loading_is_named(
     start: Callable[..., EngineClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = "import sys; sys.exit('no such luck')"
-    monkeypatch.setattr("judge_local.engine.client._command", lambda: [sys.executable, "-c", program])
+    monkeypatch.setattr("judge_local.engine.process.worker_command", lambda: [sys.executable, "-c", program])
     client = start()
 
     with pytest.raises(EngineCrashedError, match="exit code 1; its last words: 'no such luck'"):
@@ -382,6 +386,23 @@ async def test_a_model_without_a_template_needs_one(
     assert (await start(path=str(path), chat_template=template).facts()).template == template
 
 
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("{% for m in", "^chat template: '{% for m in' is not Jinja: "),
+        ("{{ messages[7].content.x }}", "^chat template: '{{ messages.*' fails: "),
+        ("A chat.", "^chat template: 'A chat.' does not give each message back exactly once. Mend it"),
+        ("", "^chat template: it is empty. Mend it"),
+    ],
+)
+async def test_a_template_that_was_given_is_to_blame_itself(
+    start: Callable[..., EngineClient], template: str, message: str
+) -> None:
+    """The model's file is all right, so it is no fault of a model."""
+    with pytest.raises(UsageError, match=message):
+        await start(chat_template=template).facts()
+
+
 async def test_one_engine_a_machine(start: Callable[..., EngineClient]) -> None:
     """The second waits and says so, or fails when it may not wait."""
     said: list[str] = []
@@ -408,6 +429,13 @@ async def test_a_deadline_passes_while_waiting_for_the_machine(start: Callable[.
         (outcome,) = await answers(second, [ask(second)], deadlines=[time.monotonic() + 0.1])
 
     assert isinstance(outcome, DeadlineExceededError)
+    assert "while another process was judging on this machine; no token was written" in str(outcome)
+
+    first.close()
+    long = ask(second, grammar=LONG, max_tokens=8000)
+    (outcome,) = await answers(second, [long], deadlines=[time.monotonic() + 0.2])
+
+    assert "its time ran out; " in str(outcome)
 
 
 @asynccontextmanager
@@ -444,7 +472,7 @@ def test_the_client_is_usable_from_any_event_loop(start: Callable[..., EngineCli
 
 def test_engine_info_loads_no_native_code_here() -> None:
     program = (
-        "from judge_local.engine.client import engine_info; import sys; i = engine_info(); "
+        "from judge_local.engine.children import engine_info; import sys; i = engine_info(); "
         "assert 'llama_cpp' not in sys.modules; print(i['version'])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

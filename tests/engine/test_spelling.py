@@ -65,6 +65,18 @@ def test_at_most_four_tokens_are_left() -> None:
     assert len(spelled(words, "a" * 10)) == 10 - GIVEN_BACK
 
 
+def test_a_text_that_begins_inside_a_character_is_left(tiny_model: Path) -> None:
+    """The model may have drawn the first byte of a character; what is left of it is no text."""
+    start_backend()
+    model = Model(tiny_model, vocab_only=True)
+    speller = Speller(model, PromptAssembler(model, model.chat_template, where="tiny").plain)
+
+    assert speller.spell("é,".encode()[1:], last=False) == []
+    for text in ("é,", "€", "🙂é"):
+        rest = text.encode()[1:]
+        assert b"".join(model.piece(token) for token in speller.spell(rest, last=True)) == rest
+
+
 def test_nothing_forced_is_nothing_spelled() -> None:
     assert spelled(Words("a"), "") == []
 

@@ -218,14 +218,6 @@ async def test_the_same_question_to_another_build_has_another_fingerprint(tiny_m
     assert len({*prints, elsewhere}) == 5
 
 
-@pytest.mark.parametrize("changes", [{"score_only": True}, {"option_bias": {"pass": 1.0}}])
-async def test_what_this_engine_cannot_do_is_refused(
-    provider: LocalProvider, changes: dict[str, Any]
-) -> None:
-    with pytest.raises(UsageError, match=next(iter(changes))):
-        await provider.complete_json(request(**changes))
-
-
 async def test_a_schema_that_no_grammar_holds_is_refused_before_the_first_token(
     provider: LocalProvider,
 ) -> None:

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from judge_local.batch.rows import Subjects
     from judge_local.batch.shards import Shard
 
-FAIL_ON = ("never", "error", "fail", "review")
-"""What makes the exit code other than 0; each includes those before it."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchOptions:
@@ -60,7 +57,6 @@ class BatchOptions:
     ordered: bool
     only_zone: tuple[str, ...]
     dry_run: bool
-    fail_on: str
     no_wait: bool
     no_text: bool
     json: bool

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
@@ -74,12 +75,13 @@ def examine() -> Iterator[Check]:
     from judge_local.models.store import Store
 
     yield _program()
-    yield from _engine()
+    engine, on_card = _engine()
+    yield from engine
     yield _cores()
     yield _memory()
     store = Store()
     yield from _folder(store)
-    yield from _models(store)
+    yield from _models(store, on_card=on_card)
     yield _disk(store.directory)
     yield _pip()
     yield _configuration()
@@ -92,30 +94,32 @@ def _program() -> Check:
     return Check("judge-local", State.OK, f"{program_version()}, {python}, {sys.executable}")
 
 
-def _engine() -> Iterator[Check]:
-    from judge_local.engine.client import engine_info
+def _engine() -> tuple[list[Check], bool]:
+    """How llama.cpp is, and whether it has a graphics card to use."""
+    from judge_local.engine.children import engine_info
 
     try:
         package = f"llama-cpp-python {version('llama-cpp-python')}"
     except PackageNotFoundError:
-        yield Check("engine", State.FAIL, "llama-cpp-python is not installed", "Run: pip install judge-local")
-        return
+        missing = Check(
+            "engine", State.FAIL, "llama-cpp-python is not installed", "Run: pip install judge-local"
+        )
+        return [missing], False
     try:
         info = engine_info()
     except JudgeLocalError as error:
-        yield Check(
+        broken = Check(
             "engine", State.FAIL, f"{package}: {error}", "Install llama-cpp-python again for this machine."
         )
-        return
-    yield Check("engine", State.OK, f"{package}; {' '.join(str(info['system']).split())}")
-    if info["gpu_offload"]:
-        yield Check(
-            "GPU",
-            State.OK,
-            "this build of llama.cpp can use one",
-            "A run on a GPU is stopped between micro-batches, so Ctrl-C and --timeout act a moment later than on a CPU.",
-        )
-    else:
+        return [broken], False
+    engine = Check("engine", State.OK, f"{package}; {' '.join(str(info['system']).split())}")
+    return [engine, *_cards(info)], bool(info["devices"])
+
+
+def _cards(info: Mapping[str, Any]) -> Iterator[Check]:
+    from judge_local.models.files import human_size
+
+    if not info["gpu_offload"]:
         yield Check(
             "GPU",
             State.OK,
@@ -123,20 +127,41 @@ def _engine() -> Iterator[Check]:
             "For a GPU: CMAKE_ARGS=-DGGML_CUDA=on (or -DGGML_METAL=on, -DGGML_VULKAN=on) "
             "pip install --force-reinstall --no-binary llama-cpp-python llama-cpp-python",
         )
+        return
+    if not info["devices"]:
+        yield Check(
+            "GPU",
+            State.WARN,
+            "this build of llama.cpp can use one, and none is found",
+            "Look at the driver, and at CUDA_VISIBLE_DEVICES or its like; until then the CPU is used.",
+        )
+    for card in info["devices"]:
+        yield Check(
+            "GPU",
+            State.OK,
+            f"{card['name']}: {human_size(card['free_bytes'])} of {human_size(card['total_bytes'])} free",
+            "A run on a GPU is stopped between micro-batches, so Ctrl-C and --timeout act a moment later than on a CPU.",
+        )
 
 
 def _cores() -> Check:
-    from judge_local.models.hardware import usable_cores
+    from judge_local.models.hardware import cores_by_affinity, cpu_quota, usable_cores
 
     usable, present = usable_cores(), os.cpu_count() or 1
-    if usable < present:
+    value = f"{usable} of {present} may be used, one thread each"
+    held = []
+    if cores_by_affinity() < present:
+        held.append(f"an affinity mask leaves {cores_by_affinity()}")
+    if math.isfinite(quota := cpu_quota()) and quota < present:
+        held.append(f"a container's quota is worth {quota:g}")
+    if held:
         return Check(
             "processors",
             State.WARN,
-            f"{usable} of {present} may be used",
-            "An affinity mask or a container's quota holds back the rest; judging uses what it may.",
+            f"{value}: {' and '.join(held)}",
+            "Judging uses what it may; raise it for speed.",
         )
-    return Check("processors", State.OK, f"{usable} of {present} may be used")
+    return Check("processors", State.OK, value)
 
 
 def _memory() -> Check:
@@ -174,7 +199,7 @@ def _folder(store: Store) -> Iterator[Check]:
         yield Check("models folder", State.OK, str(folder))
 
 
-def _models(store: Store) -> Iterator[Check]:
+def _models(store: Store, *, on_card: bool) -> Iterator[Check]:
     try:
         models, problems = store.list(), store.problems()
     except JudgeLocalError as error:
@@ -188,13 +213,15 @@ def _models(store: Store) -> Iterator[Check]:
         )
         yield Check("models", State.WARN, "none on this disk", advice)
     for model in models:
-        yield _model(model)
+        yield _model(model, on_card=on_card)
 
 
-def _model(model: StoredModel) -> Check:
+def _model(model: StoredModel, *, on_card: bool) -> Check:
+    from judge_local.engine.thinking import thinks
     from judge_local.models.files import human_size
     from judge_local.models.gguf import read_header
     from judge_local.models.hardware import fits, memory_budget, total_memory_bytes
+    from judge_local.models.quantisation import slow_type
 
     name = f"model {model.name}"
     try:
@@ -203,6 +230,8 @@ def _model(model: StoredModel) -> Check:
         return Check(name, State.WARN, str(error), f"Run `judge-local verify {model.name}`.")
     tier = f", tier {_tier(model)}" if _tier(model) else ""
     value = f"{human_size(model.size_bytes)}{tier}, {header.architecture}"
+    if header.chat_template is not None and thinks(header.chat_template):
+        value += ", thinks before it answers where --thinking lets it"
     if header.chat_template is None:
         return Check(
             name, State.WARN, f"{value}, without a chat template", "Give one with --chat-template FILE."
@@ -214,12 +243,21 @@ def _model(model: StoredModel) -> Check:
             value,
             "It is large for this machine: judging may be slow, or run out of memory.",
         )
-    if any(".ssm." in key or ".wkv." in key for key in header.metadata):
+    if any(part in key for key in header.metadata for part in (".ssm.", ".wkv.", ".shortconv.")):
         return Check(
             name,
             State.OK,
-            value,
-            "Recurrent: a prompt's beginning cannot be shared, so every run reads it again.",
+            f"{value}, recurrent or hybrid",
+            "A prompt's beginning cannot be shared in part, so each new subject is read from its first token, the task "
+            "and the schema with it; the runs of one subject still share its prompt. Probabilities before an answer are "
+            "read with --score-only alone.",
+        )
+    if (slow := slow_type(header)) is not None and not on_card:
+        return Check(
+            name,
+            State.WARN,
+            f"{value}, {slow}",
+            f"A CPU reads prompts slowly in {slow}. See what is to be gained: judge-local optimize {model.name} --dry-run",
         )
     return Check(name, State.OK, value)
 

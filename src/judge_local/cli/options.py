@@ -7,7 +7,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from judge_local.cli.parameters import FILE, GpuLayers, Number
+from judge_local.cli.group import remember_verbose
+from judge_local.cli.parameters import FILE, Bias, GpuLayers, Number
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -79,6 +80,45 @@ threshold_options: Final = _group(
 )
 """When a unanimous ensemble settles itself."""
 
+sampling_options: Final = _group(
+    click.option(
+        "--top-k",
+        type=click.IntRange(min=0),
+        metavar="N",
+        default=0,
+        help="With --temperature: draw from the likeliest N tokens.",
+    ),
+    click.option(
+        "--top-p",
+        type=Number(0, 1),
+        metavar="SHARE",
+        default=1.0,
+        help="With --temperature: of these, the likeliest with this share.",
+    ),
+    click.option(
+        "--min-p",
+        type=Number(0, 1),
+        metavar="SHARE",
+        default=0.0,
+        help="With --temperature: of these, those at least so likely against the first.",
+    ),
+    click.option(
+        "--thinking",
+        type=click.IntRange(min=0),
+        metavar="N",
+        default=0,
+        help="Tokens that a thinking model may think before each answer. Default: none.",
+    ),
+    click.option(
+        "--option-bias",
+        type=Bias(),
+        multiple=True,
+        allow_from_autoenv=False,
+        help="Added to the logarithm of an option's probability, such as pass=-0.5. May be repeated.",
+    ),
+)
+"""How tokens and options are drawn."""
+
 machine_options: Final = _group(
     click.option(
         "--threads",
@@ -92,11 +132,50 @@ machine_options: Final = _group(
 )
 """What of the machine is used."""
 
+
+def chance_options(*, seed: str) -> Callable[[F], F]:
+    """What chance does to the answers; `seed` is the help of `--seed`: whose it is."""
+    return _group(
+        click.option(
+            "--temperature",
+            type=Number(0, 2),
+            metavar="T",
+            default=0.0,
+            show_default=True,
+            help="Above 0, answers are sampled with --seed.",
+        ),
+        click.option(
+            "--seed",
+            type=click.IntRange(0, 2**32 - 1),
+            metavar="N",
+            default=0,
+            show_default=True,
+            help=seed,
+        ),
+    )
+
+
 text_options: Final = _group(
     click.option("--no-wait", is_flag=True, help="Fail at once when another process is judging."),
     click.option("--no-text", is_flag=True, help="Leave subject and reference out of --json."),
 )
 """Waiting for the machine, and what the output leaves out."""
+
+
+def output_options(*, json: str) -> Callable[[F], F]:
+    """What is printed; `json` is the help of `--json`: what stands on a line."""
+    return _group(
+        click.option("--json", is_flag=True, help=json),
+        click.option("--quiet", is_flag=True, help="No progress on standard error."),
+        click.option(
+            "--verbose",
+            is_flag=True,
+            expose_value=False,
+            callback=remember_verbose,
+            help="Print the traceback of every fault.",
+        ),
+    )
+
 
 model_options: Final = _group(
     click.option(
@@ -116,22 +195,7 @@ run_options: Final = _group(
         show_default=True,
         help="How many times to ask.",
     ),
-    click.option(
-        "--temperature",
-        type=Number(0, 2),
-        metavar="T",
-        default=0.0,
-        show_default=True,
-        help="Above 0, answers are sampled with --seed.",
-    ),
-    click.option(
-        "--seed",
-        type=click.IntRange(0, 2**32 - 1),
-        metavar="N",
-        default=0,
-        show_default=True,
-        help="Of the first run.",
-    ),
+    chance_options(seed="Of the first run."),
 )
 """The runs of one decision."""
 
@@ -165,6 +229,50 @@ template_options: Final = _group(
     ),
 )
 """The chat template, and the cache."""
+
+FAIL_ON: Final = ("never", "error", "fail", "review")
+"""What stops a gate; each includes those before it."""
+
+_REPORT: Final = click.Path(dir_okay=False, path_type=str)
+
+report_options: Final = _group(
+    click.option(
+        "--junit", type=_REPORT, metavar="FILE", help="Write the results as JUnit XML, a test case a row."
+    ),
+    click.option(
+        "--junit-strict",
+        is_flag=True,
+        help="Keep the file to the schema of Jenkins' xUnit plugin: properties stand in the output of test cases.",
+    ),
+    click.option(
+        "--sarif", type=_REPORT, metavar="FILE", help="Write what is found in subject files as SARIF 2.1.0."
+    ),
+    click.option(
+        "--github",
+        is_flag=True,
+        help="Print annotations for GitHub Actions, and add a table to the summary of the step.",
+    ),
+    click.option(
+        "--fail-on",
+        type=click.Choice(FAIL_ON),
+        default="fail",
+        show_default=True,
+        help="What makes the exit code other than 0; each includes those before it.",
+    ),
+    click.option(
+        "--min-pass-rate",
+        type=Number(0, 1),
+        metavar="SHARE",
+        help="Exit with 1 when fewer of all rows are auto-pass.",
+    ),
+    click.option(
+        "--max-review-rate",
+        type=Number(0, 1),
+        metavar="SHARE",
+        help="Exit with 1 when more of all rows are left to a person, errors included.",
+    ),
+)
+"""What is reported of many results, and what the exit code depends on."""
 
 scale_options: Final = _group(
     click.option(

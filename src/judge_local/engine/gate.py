@@ -64,9 +64,19 @@ class Gate:
         """Whether the text is whole and nothing can follow it."""
         return self._matcher.finished
 
+    @property
+    def matcher(self) -> Matcher:
+        """Where the text is in the grammar."""
+        return self._matcher
+
     def forced(self) -> bytes:
         """The bytes that must come next, whole characters; empty where there is a choice."""
         return self._matcher.forced()
+
+    def forced_after(self, text: bytes) -> bytes:
+        """The bytes that must come after `text`, which must be allowed."""
+        after = self._matcher.advance(text)
+        return b"" if after is None else after.forced()
 
     def finishes(self, forced: bytes) -> bool:
         """Whether nothing can follow `forced`, which must be what is forced."""

@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
+
+from judge_local.errors import DeadlineExceededError
 
 
 class Flag(Protocol):
@@ -25,16 +27,25 @@ class Flag(Protocol):
 
 
 class Interrupter:
-    """Knows which requests are over. Called from the reader's and the scheduler's thread; the lock protects all fields."""
+    """Knows which requests are over. Called from the reader's and the scheduler's thread; the lock protects all fields.
 
-    def __init__(self, flag: Flag) -> None:
+    Args:
+        flag: stops the decode in progress.
+        on_begun: told, from the scheduler's thread, of requests that are about to be decoded for the first time.
+    """
+
+    def __init__(self, flag: Flag, on_begun: Callable[[Sequence[str]], None] = lambda _ids: None) -> None:
         self._flag = flag
+        self._on_begun = on_begun
+        self._begun: set[str] = set()
         self._changed = threading.Condition()
         self._deadlines: dict[str, float] = {}
         """Every request that was read and not yet answered, with the instant its time ends (infinity for none)."""
         self._cancelled: set[str] = set()
         self._watched: frozenset[str] = frozenset()
         self._closing = False
+        self.machine_taken = False
+        """Whether another process holds the machine, so that nothing can be decoded here. Said by the scheduler's thread."""
         self._thread = threading.Thread(target=self._sleep, name="deadlines", daemon=True)
         self._thread.start()
 
@@ -64,8 +75,12 @@ class Interrupter:
 
     def watch(self, requests: Iterable[str]) -> None:
         """These are being decoded: only their deadlines and cancellations may stop the decode."""
+        watched = frozenset(requests)
+        if new := sorted(watched - self._begun):
+            self._begun.update(new)
+            self._on_begun(new)
         with self._changed:
-            self._watched = frozenset(requests)
+            self._watched = watched
             if not self._closing:
                 self._flag.lower()
             if self._over() & self._watched:
@@ -80,11 +95,24 @@ class Interrupter:
         """Whether it is cancelled, or its deadline has passed."""
         return self.is_cancelled(request) or time.monotonic() >= self._deadlines.get(request, math.inf)
 
+    def lateness(self, written: str) -> DeadlineExceededError:
+        """The error of a request whose deadline has passed: what the time went by with, and what was `written`."""
+        if self.machine_taken:
+            return DeadlineExceededError(
+                "request",
+                f"its time ran out while another process was judging on this machine; {written}",
+                "Give it more time, or try again when the other is done.",
+            )
+        return DeadlineExceededError(
+            "request", f"its time ran out; {written}", "Give it more time or use a faster model."
+        )
+
     def settle(self, request: str) -> None:
         """Forget a request that has been answered."""
         with self._changed:
             self._deadlines.pop(request, None)
             self._cancelled.discard(request)
+            self._begun.discard(request)
             self._watched -= {request}
 
     def _over(self) -> set[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import mmap
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from judge_local.errors import ModelFileError, excerpt
@@ -33,7 +33,7 @@ _SCALARS: Mapping[int, struct.Struct] = {
 _STRING, _ARRAY = 8, 9
 _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
 
-_BLOCKS: Mapping[int, tuple[int, int]] = {
+BLOCKS: Mapping[int, tuple[int, int]] = {
     0: (1, 4),  # F32
     1: (1, 2),  # F16
     2: (32, 18),  # Q4_0
@@ -86,6 +86,8 @@ class GgufHeader:
     """The number of elements of each array, by key."""
     expected_bytes: int
     """The least size in bytes of a complete file; a tensor of a type unknown to us counts for its start only."""
+    matrices: Mapping[int, int] = field(default_factory=dict)
+    """Elements of the matrices of this file by tensor type; vectors, which are small, are left out."""
 
     @property
     def architecture(self) -> str:
@@ -181,12 +183,14 @@ class _Reader:
                 metadata[key] = self.text(key)
             else:
                 metadata[key] = self.scalar(kind, key)
+        expected, matrices = self.tensor_table(tensors, metadata.get("general.alignment", 32))
         return GgufHeader(
             version=version,
             tensors=tensors,
             metadata=metadata,
             array_lengths=lengths,
-            expected_bytes=self.expected_bytes(tensors, metadata.get("general.alignment", 32)),
+            expected_bytes=expected,
+            matrices=matrices,
         )
 
     def check(self, length: int) -> None:
@@ -266,13 +270,14 @@ class _Reader:
             )
         return count
 
-    def expected_bytes(self, tensors: int, alignment: object) -> int:
-        """Read the tensor table; returns where the last tensor ends."""
+    def tensor_table(self, tensors: int, alignment: object) -> tuple[int, dict[int, int]]:
+        """Read the tensor table; returns where the last tensor ends, and the elements of matrices by type."""
         if isinstance(alignment, bool) or not isinstance(alignment, int) or alignment < 1:
             raise ModelFileError(
                 str(self.path), f"is damaged: its alignment is {excerpt(alignment)}", _FETCH_AGAIN
             )
         end = 0
+        matrices: dict[int, int] = {}
         for _ in range(tensors):
             self.string()
             dimensions = self.number(_U32)
@@ -284,7 +289,9 @@ class _Reader:
             for _ in range(dimensions):
                 elements *= self.number(self.count)
             kind, offset = self.number(_U32), self.number(_U64)
-            block, width = _BLOCKS.get(kind, (1, 0))
+            if dimensions > 1:
+                matrices[kind] = matrices.get(kind, 0) + elements
+            block, width = BLOCKS.get(kind, (1, 0))
             end = max(end, offset + -(-elements // block) * width)
         data = -(-self.at // alignment) * alignment if tensors else self.at
         expected = data + end
@@ -294,4 +301,4 @@ class _Reader:
                 f"is cut short: {self.size} bytes of {expected}",
                 "Fetch the file again; a pull resumes.",
             )
-        return expected
+        return expected, matrices

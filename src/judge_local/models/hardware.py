@@ -22,13 +22,16 @@ _ROOT = Path("/")
 
 def usable_cores(*, root: Path = _ROOT) -> int:
     """Processors this process may keep busy, at least 1: its affinity, or its cgroup's quota where that is less."""
-    if sys.platform == "linux":
-        cores = len(os.sched_getaffinity(0))
-    else:
-        cores = os.cpu_count() or 1
-    quota = _cpu_quota(root)
+    cores, quota = cores_by_affinity(), cpu_quota(root=root)
     # Part of a processor is not rounded up: a thread more than the quota stalls all the others.
     return max(1, cores if quota >= cores else int(quota))
+
+
+def cores_by_affinity() -> int:
+    """Processors that the affinity mask leaves; all of them where the system has no such mask."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def total_memory_bytes(*, root: Path = _ROOT) -> int:
@@ -98,8 +101,8 @@ def _cgroup_folders(root: Path, controller: str) -> Iterator[tuple[Path, int]]:
                 yield top / folder, version
 
 
-def _cpu_quota(root: Path) -> float:
-    """Processors' worth of time this process may use; infinite without a limit."""
+def cpu_quota(*, root: Path = _ROOT) -> float:
+    """Processors' worth of time that the cgroup's quota allows this process; infinite without a limit."""
     quota = math.inf
     for folder, version in _cgroup_folders(root, "cpu"):
         if version == 2:

@@ -12,14 +12,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from judge_local.answer_text import extract_json
-from judge_local.errors import InvalidAnswerError, JudgeLocalError, UsageError
+from judge_local.errors import InvalidAnswerError, JudgeLocalError, UsageError, excerpt
 from judge_local.prompt import PROMPT_VERSION, restate_schema
 from judge_local.providers.base import CompletionRequest, CompletionResponse
+from judge_local.providers.slots import PLACES, slot_of
 from judge_local.run import Note, TokenUsage
 
 if TYPE_CHECKING:
@@ -30,14 +32,19 @@ if TYPE_CHECKING:
     from judge_local.grammar import Grammar
     from judge_local.models.store import Store
 
-TYPICAL_CHARS_PER_TOKEN: Final = 12
+TYPICAL_CHARS_PER_TOKEN: Final = 24
 """Room set aside per run at first, in characters of the grammar's longest text: that counts each character of a string as
-an escape of six, and prose takes about four characters a token; half of it is a margin. A longer answer gets more."""
+an escape of six, and prose takes about four characters a token. A longer answer gets more."""
 
 MOST_TYPICAL_TOKENS: Final = 768
 """And never more than this: a schema may allow a list of a thousand texts, which no judge writes."""
 
+SCORE_TOKENS: Final = 64
+"""Room set aside to read scores alone: the beginning of an answer, and an option's."""
+
 _GRAMMARS_KEPT: Final = 64
+
+_NOT_READ: Final = "this recurrent model cannot step back: `before` was not read, and `slot` only where no two options share a token"
 
 
 class LocalProvider:
@@ -49,13 +56,23 @@ class LocalProvider:
         model: a reference to a model on this disk (an alias, a name, a path to a `.gguf`); None takes the only one there.
         n_ctx: upper limit of one run's prompt and answer in tokens; None is what the model was trained for.
         n_threads: threads of computation; None takes the cores this process may really use.
-        n_gpu_layers: layers on the GPU; `"auto"` is all of them when this build of llama.cpp has a GPU, else none.
+        n_gpu_layers: layers on the GPU; `"auto"` is as many as its free memory carries. Where so many cannot be had after
+            all, fewer are taken, and `on_event` is told.
         deterministic: the same inputs give the same answers, byte for byte, twice in a row and in a new process. Costs
             the sharing of prompts between one submission and the next.
         wait: wait when another process is judging on this machine, rather than fail.
         on_event: gets lines for a person (waiting, restarted), from any thread.
         store: where models are; None is the default folder.
         chat_template: Jinja source to use in place of the file's own.
+        thinking: tokens that a model which thinks may think before it answers; 0 closes its think block at once.
+        keep: leave in the cache folder (`JUDGE_LOCAL_CACHE_DIR`, else the platform's) what every prompt begins with and
+            what this machine was measured to do, so that the next process starts sooner. No subject is kept.
+        probabilities: where those of the options at a request's slot are read: `"before"` anything is written, and at
+            the `"slot"` itself. Each costs a few tokens a run and changes no answer.
+        top_k: above temperature 0, draw from this many of the likeliest tokens; 0 is all.
+        top_p: of these, from the likeliest that together have this share of the probability; 1 is all.
+        min_p: of these, from those at least this share as likely as the likeliest; 0 is all. The three look at what the
+            model says before the grammar does, in this order; a filter that leaves nothing the grammar allows gives way.
 
     Raises:
         UnknownModelError, ModelMissingError: no such model here.
@@ -80,15 +97,33 @@ class LocalProvider:
         on_event: Callable[[str], None] | None = None,
         store: Store | None = None,
         chat_template: str | None = None,
+        thinking: int = 0,
+        keep: bool = True,
+        probabilities: Sequence[str] = PLACES,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
     ) -> None:
         from judge_local.engine.client import EngineClient
         from judge_local.engine.protocol import Settings
-        from judge_local.models.hardware import usable_cores
-        from judge_local.models.store import Store
+        from judge_local.models.hardware import available_memory_bytes, usable_cores
+        from judge_local.models.store import Store, cache_directory
 
         for name, value in (("n_ctx", n_ctx), ("n_threads", n_threads)):
             if value is not None and value < 1:
                 raise UsageError(name, f"{value} is not at least 1")
+        if isinstance(probabilities, str) or not set(probabilities) <= set(PLACES):
+            raise UsageError(
+                "probabilities", f"{excerpt(probabilities)} are not places", f"They are {', '.join(PLACES)}."
+            )
+        for name, count in (("top_k", top_k), ("thinking", thinking)):
+            if count < 0:
+                raise UsageError(name, f"{count} is less than 0")
+        for name, share in (("top_p", top_p), ("min_p", min_p)):
+            if not 0 <= share <= 1:
+                raise UsageError(name, f"{share} is not within 0..1")
+        self._filters: dict[str, float] = {"top_k": top_k, "top_p": top_p, "min_p": min_p}
+        self._places = tuple(place for place in PLACES if place in probabilities)
         store = store or Store()
         found = store.the_only() if model is None else store.find(str(model))
         self._sha256 = found.sha256
@@ -98,8 +133,12 @@ class LocalProvider:
             n_gpu_layers=None if n_gpu_layers == "auto" else n_gpu_layers,
             n_threads=n_threads or usable_cores(),
             n_ctx=n_ctx,
+            memory_bytes=available_memory_bytes(),
             deterministic=deterministic,
             chat_template=chat_template,
+            thinking=thinking,
+            weights=found.sha256,
+            cache_path=str(cache_directory() / "engine") if keep else None,
             wait=wait,
         )
         self._client = EngineClient(self._settings, say=on_event)
@@ -126,6 +165,9 @@ class LocalProvider:
                 "nGpuLayers": self._settings.n_gpu_layers,
                 "template": None if template is None else _digest(template),
                 "deterministic": self._settings.deterministic,
+                "probabilities": self._places,
+                "filters": self._filters,
+                "thinking": self._settings.thinking,
             },
             sort_keys=True,
         )
@@ -170,8 +212,17 @@ class LocalProvider:
 
         Raises:
             ModelFileError, ChatTemplateError: the model cannot be used.
+            UsageError: the chat template that was given cannot be.
         """
         return await self._client.facts()
+
+    async def stats(self) -> dict[str, float]:
+        """What the worker has done since it started, in tokens and seconds; see `Scheduler.totals`.
+
+        Raises:
+            EngineCrashedError: the worker died.
+        """
+        return await self._client.stats()
 
     async def complete_json(self, request: CompletionRequest) -> CompletionResponse:
         """Answer one request.
@@ -192,6 +243,7 @@ class LocalProvider:
         Raises:
             SchemaError: a schema that no grammar can hold; raised before the first token.
             ModelFileError, ChatTemplateError: the model cannot be used.
+            UsageError: the chat template that was given cannot be.
             EngineCrashedError: the worker died while loading.
         """
         for request in requests:
@@ -236,11 +288,7 @@ class LocalProvider:
     def _generate(self, request: CompletionRequest, grammar: Grammar) -> Generate:
         from judge_local.engine.protocol import Generate
 
-        if request.score_only or request.option_bias:
-            name = "score_only" if request.score_only else "option_bias"
-            raise UsageError(
-                name, "this engine writes whole answers and reads no scores", f"Leave {name} out."
-            )
+        slot = slot_of(request, places=self._places, slot_first=lambda key: self._slot_first(request, key))
         if grammar.max_bytes is None or grammar.max_chars is None:
             raise UsageError(
                 "schema", "its answers have no greatest length", "Bound it with maxLength or maxItems."
@@ -252,14 +300,25 @@ class LocalProvider:
             id=self._client.next_id(),
             system=f"{request.system}\n\n{restate_schema(request.schema, pinned=tuple(request.pinned or ()))}",
             user=request.user,
-            grammar=grammar.gbnf,
+            grammar=slot.grammar if slot is not None and request.score_only else grammar.gbnf,
             max_tokens=limit,
-            typical_tokens=min(
-                limit, MOST_TYPICAL_TOKENS, max(1, grammar.max_chars // TYPICAL_CHARS_PER_TOKEN)
+            typical_tokens=(
+                SCORE_TOKENS
+                if request.score_only
+                else min(limit, MOST_TYPICAL_TOKENS, max(1, grammar.max_chars // TYPICAL_CHARS_PER_TOKEN))
             ),
             temperature=request.temperature,
+            top_k=int(self._filters["top_k"]),
+            top_p=self._filters["top_p"],
+            min_p=self._filters["min_p"],
             seed=request.seed,
+            slot=slot,
+            score_only=request.score_only,
         )
+
+    def _slot_first(self, request: CompletionRequest, key: str) -> Grammar:
+        """The grammar of answers that begin with `key`; without pins, it is the same for all claims."""
+        return self._grammar(replace(request, order=(key,)), pinned=False)
 
     def _grammar(self, request: CompletionRequest, *, pinned: bool) -> Grammar:
         from judge_local.grammar.profile import compile_verdict
@@ -278,15 +337,19 @@ class LocalProvider:
         self, request: CompletionRequest, done: Generated, facts: Facts
     ) -> CompletionResponse | JudgeLocalError:
         try:
-            answer = extract_json(done.text)
+            answer = None if request.score_only else extract_json(done.text)
         except InvalidAnswerError as fault:
             return fault
+        notes = [Note("template", note) for note in facts.notes]
+        if facts.recurrent and self._places and not request.score_only:
+            notes.append(Note("probabilities", _NOT_READ))
         return CompletionResponse(
             json=_in_schema_order(answer, request.schema),
-            text=done.text,
+            text=None if request.score_only else done.text,
             usage=TokenUsage(input_tokens=done.prompt_tokens, output_tokens=done.output_tokens),
+            probabilities=done.probabilities or None,
             fingerprint=self._fingerprint(request, facts),
-            notes=tuple(Note("template", note) for note in facts.notes),
+            notes=tuple(notes),
             stats={**done.stats, "forced_tokens": done.forced_tokens},
         )
 
@@ -303,6 +366,11 @@ class LocalProvider:
             "grammar": _digest(self._grammar(request, pinned=False).gbnf),
             "temperature": request.temperature,
             "deterministic": self._settings.deterministic,
+            "probabilities": self._places,
+            "filters": self._filters if request.temperature > 0 else None,
+            "thinking": self._settings.thinking,
+            "optionBias": {option: value for option, value in (request.option_bias or {}).items() if value},
+            "scoreOnly": request.score_only,
         }
         return _digest(json.dumps(parts, sort_keys=True))
 
