@@ -245,6 +245,17 @@ def test_reading_changes_no_answer(bench: Bench, temperature: float) -> None:
     assert all(0 < one.stats["scored"] <= 30 for one in with_scores)
 
 
+def test_reading_changes_no_answer_whose_first_token_is_free(bench: Bench) -> None:
+    """Then the prompt's last token is evaluated again, for its logits."""
+    free = answer(OPTIONS[0]).replace("root ::= ", 'root ::= (" " | "\\n") ', 1)
+    requests = ask(OPTIONS[0], runs=6, temperature=1.0, grammar=free)
+    with_scores = bench.ask(requests)
+    without = bench.ask([replace(request, slot=None) for request in requests])
+
+    assert [one.text for one in with_scores] == [one.text for one in without]
+    assert all(list(one.probabilities) == ["before", "slot"] for one in with_scores)
+
+
 def test_scores_alone_are_those_before_an_answer(bench: Bench) -> None:
     whole = bench.ask(ask(OPTIONS[0]))
     alone = bench.ask(ask(OPTIONS[0], score_only=True))

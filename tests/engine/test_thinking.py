@@ -249,14 +249,25 @@ def test_the_answer_is_the_grammars_whatever_was_thought(
         assert max(done.stats["thought"] for done in outcomes) == 40
 
 
-def test_thinking_forges_no_control_token(bench: Callable[..., Any], model: Model) -> None:
-    """All control tokens that a run evaluates are those of its own turn's end and the next one's beginning."""
-    _, sequences = bench(QWEN3, thinking=100, runs=6, temperature=3.0)
-    prompts = PromptAssembler(model, QWEN3, where="tiny", thinking=100)
+def test_thinking_forges_no_control_token(
+    bench: Callable[..., Any], model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model that wants to open a turn above all: the control tokens it evaluates are those of its prompt."""
+    (opening,) = model.tokenize(b"<|im_start|>", special=True)
+    logits = Context.logits
+
+    def eager(context: Context, row: int) -> Any:
+        said = logits(context, row)
+        said[opening] = 50.0
+        return said
+
+    monkeypatch.setattr(Context, "logits", eager)
+    _, sequences = bench(QWEN3, thinking=20, runs=3)
+    prompts = PromptAssembler(model, QWEN3, where="tiny", thinking=20)
     own = [token for token in prompts.tokens("S", "U0") if token in model.control]
 
-    assert [[token for token in tokens if token in model.control] for tokens in sequences] == [own[-2:]] * 6
-    assert sum(map(len, sequences)) > 300
+    assert [[token for token in tokens if token in model.control] for tokens in sequences] == [own[-2:]] * 3
+    assert sum(map(len, sequences)) > 60
 
 
 def test_scores_before_an_answer_are_those_of_a_closed_block(bench: Callable[..., Any]) -> None:
