@@ -13,10 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from enum import IntEnum
 from pathlib import Path
@@ -29,6 +26,7 @@ from llama_cpp._ggml import libggml
 
 from judge_local.engine.devices import devices
 from judge_local.engine.planning import Shape
+from judge_local.engine.stderr import because, captured_stderr
 from judge_local.errors import EngineError, GrammarRejectedError, ModelFileError
 
 REFUSED: Final = -1e30
@@ -64,7 +62,7 @@ def start_backend(*, verbose: bool = False) -> None:
     """Initialise llama.cpp once in this process. Its log is dropped unless `verbose`."""
     if not verbose:
         _llama.llama_log_set(_quiet, ctypes.c_void_p(0))
-    # Why llama.cpp gives up must reach whoever reads our stderr, even while `_captured_stderr` holds it.
+    # Why llama.cpp gives up must reach whoever reads our stderr, even while `captured_stderr` holds it.
     libggml.ggml_set_abort_callback(_last_words)
     _llama.llama_backend_init()
 
@@ -127,12 +125,12 @@ class Model:
         params = _llama.llama_model_default_params()
         params.n_gpu_layers = n_gpu_layers
         params.vocab_only = vocab_only
-        with _captured_stderr() as said:
+        with captured_stderr() as said:
             self._model = _llama.llama_model_load_from_file(os.fsencode(path), params)
         if not self._model:
             raise ModelFileError(
                 str(path),
-                f"llama.cpp cannot load it{_because(said())}",
+                f"llama.cpp cannot load it{because(said())}",
                 "Pull it again or choose another file.",
             )
         self._vocab = _llama.llama_model_get_vocab(self._model)
@@ -225,12 +223,12 @@ class Model:
         Raises:
             GrammarRejectedError: llama.cpp cannot read it.
         """
-        with _captured_stderr() as said:
+        with captured_stderr() as said:
             sampler = _llama.llama_sampler_init_grammar(self._vocab, gbnf.encode(), b"root")
         if not sampler:
             raise GrammarRejectedError(
                 "grammar",
-                f"llama.cpp cannot read it{_because(said())}",
+                f"llama.cpp cannot read it{because(said())}",
                 "Report it with the schema: it is a bug.",
             )
         return Grammar(sampler)
@@ -331,12 +329,12 @@ class Context:
         # A sliding window that forgets cannot keep a shared prefix.
         params.swa_full = True
         params.abort_callback, params.abort_callback_data = abort.callback, abort.data
-        with _captured_stderr() as said:
+        with captured_stderr() as said:
             self._context = _llama.llama_init_from_model(model._model, params)
         if not self._context:
             raise EngineError(
                 "context",
-                f"llama.cpp could not make room for {n_ctx} tokens{_because(said())}",
+                f"llama.cpp could not make room for {n_ctx} tokens{because(said())}",
                 "Use a smaller model, fewer runs or a shorter subject.",
             )
         self._model = model
@@ -432,28 +430,3 @@ def _token_array(candidates: np.ndarray[Any, Any]) -> tuple[Any, Any]:
         sorted=False,
     )
     return array, ctypes.byref(array)
-
-
-def _because(said: str) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return f" ({lines[-1][:200]})" if lines else ""
-
-
-@contextmanager
-def _captured_stderr() -> Iterator[Callable[[], str]]:
-    """Hold file descriptor 2 in a file meanwhile: some of llama.cpp's reasons go there, past its log callback.
-
-    What is yielded gives the text once the block has ended.
-    """
-    sys.stderr.flush()
-    text = ""
-    with tempfile.TemporaryFile() as held:
-        kept = os.dup(2)
-        os.dup2(held.fileno(), 2)
-        try:
-            yield lambda: text
-        finally:
-            os.dup2(kept, 2)
-            os.close(kept)
-            held.seek(0)
-            text = held.read().decode("utf-8", "replace")
