@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 from collections.abc import Generator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+import hypothesis
 import pytest
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -27,12 +29,18 @@ LIVE_MODEL: Final = "smollm2-135m"
 KEPT: Final = {"JUDGE_LOCAL_REQUIRE_LIVE", "JUDGE_LOCAL_NO_SKIP", "JUDGE_LOCAL_MATERIAL"}
 
 
+# An example may take long on a busy machine, and none of our tests is about time.
+hypothesis.settings.register_profile("no deadline", deadline=None)
+hypothesis.settings.load_profile("no deadline")
+
+
 def load_script(name: str) -> ModuleType:
     """Import `scripts/<name>.py`, which is in no package."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # Dataclasses look their module up.
     spec.loader.exec_module(module)
     return module
 
@@ -93,6 +101,7 @@ def no_settings_of_ones_own(
     """Clear `JUDGE_LOCAL_*` and point the models folder at an empty one, unless the test asks for `live_model`."""
     for name in [name for name in os.environ if name.startswith("JUDGE_LOCAL_") and name not in KEPT]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("JUDGE_LOCAL_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
     if "live_model" not in request.fixturenames:
         monkeypatch.setenv("JUDGE_LOCAL_MODELS_DIR", str(tmp_path_factory.getbasetemp() / "no-models"))
 

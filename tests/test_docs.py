@@ -117,6 +117,8 @@ def environment(desk: Path) -> dict[str, str]:
         "COLUMNS": "100",
         "NO_COLOR": "1",
         "LC_ALL": "C.UTF-8",
+        # Installed, it is there by itself; a second naming does nothing.
+        "PYTEST_PLUGINS": "judge_local.pytest_plugin",
     }
 
 
@@ -136,13 +138,13 @@ def run_python(code: str, desk: Path, timeout: float) -> str:
 
 
 def read_session(body: str) -> list[tuple[str, str]]:
-    """(command, what it prints) of a `console` block; a command goes on in lines that begin with `> `."""
+    """(command, what it prints) of a `console` block; a command goes on in lines that begin with `>`."""
     session: list[tuple[str, str]] = []
     for line in body.splitlines(keepends=True):
         if line.startswith("$ "):
             session.append((line[2:], ""))
-        elif line.startswith("> ") and session and not session[-1][1]:
-            session[-1] = (session[-1][0] + line[2:], "")
+        elif line.startswith(("> ", ">\n")) and session and not session[-1][1]:
+            session[-1] = (session[-1][0] + line[1:].removeprefix(" "), "")
         else:
             assert session, f"the block does not begin with a command: {line!r}"
             session[-1] = (session[-1][0], session[-1][1] + line)

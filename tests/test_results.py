@@ -5,10 +5,13 @@ from itertools import combinations_with_replacement
 
 import pytest
 
+from judge_local.cache import JsonCache
 from judge_local.consensus import compute_consensus
 from judge_local.errors import UsageError
+from judge_local.providers.mock import MockProvider, mock_verdict
 from judge_local.results import Result, ResultsHeader, no_decision, subject_sha256
 from judge_local.run import JudgeRun
+from judge_local.sync import judge_claim
 from judge_local.verdict import JudgeVerdict, Match
 from judge_local.zones import ConsensusResult, Zone, in_zone, zone_for
 
@@ -62,6 +65,23 @@ def test_a_result_survives_the_round_trip(written):
 
     assert written == Result.from_json(json.loads(line))
     assert line == json.dumps(Result.from_json(json.loads(line)).to_json())
+
+
+@pytest.mark.parametrize("written", ["0", "0.0", "1", "1.0", "0.95", "1e0"])
+def test_a_confidence_is_written_as_the_number_it_was(written, tmp_path):
+    """An integer stays one, through a cache and a results file, and settles what its float settles."""
+    number = json.loads(written)
+    asked = mock_verdict("pass", number)
+    cache = JsonCache(tmp_path)
+
+    for _ in range(2):  # The second time from the cache.
+        decision = judge_claim(MockProvider([asked]), "It costs nine euros.", "c", runs=1, cache=cache)
+        text = json.dumps(result(decision).to_json())
+        assert f'"confidence": {number!r}, ' in text
+        read = Result.from_json(json.loads(text))
+        assert json.dumps(read.to_json()) == text
+        assert read.decision.zone is (Zone.AUTO_PASS if number >= 0.8 else Zone.HUMAN_REVIEW)
+    assert decision.runs[0].cached
 
 
 def test_the_keys_are_those_of_the_results_file():
@@ -143,6 +163,30 @@ def test_a_wrong_shape_is_refused_in_one_line(key, value):
 def test_what_is_no_object_is_refused():
     with pytest.raises(UsageError, match="not an object"):
         Result.from_json([1])
+
+
+@pytest.mark.parametrize(("outcome", "zone"), [("pass", "auto-pass"), ("fail", "auto-fail")])
+def test_no_file_can_settle_a_row_with_an_error(outcome, zone):
+    data = {**result(decided(outcome)).to_json(), "error": "line 1: claim is missing"}
+
+    assert data["zone"] == zone
+    with pytest.raises(UsageError, match="contradicts the error"):
+        Result.from_json(data)
+
+
+@pytest.mark.parametrize(
+    ("panel", "error", "fault"),
+    [
+        (["pass"], None, None),
+        (["pass", "error"], None, None),
+        (["error", "error"], None, "model: it failed."),
+        ([], None, "it has no runs"),
+        ([], "line 1: claim is missing", "line 1: claim is missing"),
+        (["error"], "it was cut off", "it was cut off"),
+    ],
+)
+def test_a_row_without_any_verdict_has_a_fault(panel, error, fault):
+    assert result(decided(*panel), error=error).fault == fault
 
 
 # --- the header -------------------------------------------------------------------------------------------------------

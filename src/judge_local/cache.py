@@ -94,7 +94,7 @@ class JsonCache:
         try:
             data = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False).encode()
             self.directory.mkdir(parents=True, exist_ok=True)
-            _write_atomically(path, data)
+            write_atomically(path, data)
         except (OSError, ValueError) as error:
             self._warn_once(f"{path} cannot be written ({error}). Results are not kept.")
 
@@ -113,7 +113,7 @@ class JsonCache:
             warnings.warn(f"{self.label}: the cache entry {text}", RuntimeWarning, stacklevel=4)
 
 
-def _write_atomically(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes) -> None:
     """Write beside `path`, flush to the disk, then rename: a reader sees the old file or the new one."""
     temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:

@@ -34,7 +34,12 @@ from judge_local.errors import (
     UsageError,
     excerpt,
 )
-from judge_local.providers.base import CompletionRequest, CompletionResponse, InferenceProvider
+from judge_local.providers.base import (
+    CompletionRequest,
+    CompletionResponse,
+    InferenceProvider,
+    check_provider,
+)
 from judge_local.run import InferenceRun, cut_raw
 
 if TYPE_CHECKING:
@@ -46,6 +51,10 @@ SETUP_FAULTS: Final = (UsageError, SchemaError, ModelError, EngineBusyError, Gra
 
 DEADLINE_GRACE: float = 5.0
 """Seconds beyond the deadline that a provider has for handing back what it holds, before its task is cancelled."""
+
+_VALIDATORS_KEPT: Final = 16
+_validators: dict[str, Validator] = {}
+"""Of the schemas used last. To see that a schema is one takes longer than all else that is done for an answer here."""
 
 Again = Callable[[CompletionRequest, JudgeLocalError], CompletionRequest]
 """From a request and what was wrong with its answer to the request of the next attempt, its `attempt` raised by one."""
@@ -86,11 +95,16 @@ def make_validator(schema: Mapping[str, Any]) -> Validator:
         raise InvalidSchemaError(
             "schema", f"$schema {excerpt(plain['$schema'])} is no dialect of JSON Schema"
         )
-    try:
-        kind.check_schema(plain)
-    except JsonSchemaError as error:
-        raise InvalidSchemaError(f"schema: {error.json_path}", error.message) from None
-    return kind(plain, registry=REGISTRY, format_checker=kind.FORMAT_CHECKER)
+    key = repr(plain)
+    if key not in _validators:
+        try:
+            kind.check_schema(plain)
+        except JsonSchemaError as error:
+            raise InvalidSchemaError(f"schema: {error.json_path}", error.message) from None
+        if len(_validators) >= _VALIDATORS_KEPT:
+            _validators.pop(next(iter(_validators)), None)
+        _validators[key] = kind(plain, registry=REGISTRY, format_checker=kind.FORMAT_CHECKER)
+    return _validators[key]
 
 
 async def complete_validated_json(
@@ -114,10 +128,11 @@ async def complete_validated_json(
         The valid answer, or the error of the last attempt.
 
     Raises:
-        UsageError: `attempts` is less than 1.
+        UsageError: `attempts` is less than 1, or `provider` is none.
         InvalidSchemaError: the schema is not one.
         JudgeLocalError: a fault of the set-up, such as a model that is missing.
     """
+    check_provider(provider)
     _check_attempts(attempts)
     validator = validator or make_validator(request.schema)
     (history,) = await _rounds(_one_by_one, provider, [request], attempts, validator, again)

@@ -43,6 +43,9 @@ class Votes:
         """The file format: `pass`, `fail`, `partial`, `error`."""
         return {"pass": self.passes, "fail": self.fails, "partial": self.partials, "error": self.errors}
 
+    def __str__(self) -> str:
+        return f"{self.passes} pass, {self.fails} fail, {self.partials} partial, {self.errors} errored"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consensus:

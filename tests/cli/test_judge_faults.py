@@ -129,6 +129,18 @@ def test_a_model_without_a_chat_template_is_one_line_and_4(folder, make_tiny_mod
     assert err.count("\n") == 1
 
 
+def test_a_chat_template_of_ones_own_that_is_none_is_a_fault_of_the_call(folder, tiny_model):
+    (folder / "t.j2").write_text("{% for")
+
+    code, out, err = judge(
+        folder, "subject.txt", "--claim", CLAIM, "--quiet", "--model", tiny_model, "--chat-template", "t.j2"
+    )
+
+    assert (code, out) == (2, "")
+    assert err.startswith("judge-local: chat template: '{% for' is not Jinja: ")
+    assert err.count("\n") == 1
+
+
 def test_a_chat_template_of_ones_own_serves_such_a_model(folder, make_tiny_model):
     make_tiny_model.write_tiny_model(folder / "bare.gguf", chat_template=None)
     template = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}assistant: "

@@ -33,6 +33,7 @@ from judge_local.errors import (
     GrammarRejectedError,
     ModelFileError,
     TruncatedOutputError,
+    UsageError,
 )
 
 SHORT = r"""root ::= "{\"a\":\"" ch{1,30} "\",\"b\":" ("true" | "false") "}"
@@ -385,6 +386,23 @@ async def test_a_model_without_a_template_needs_one(
     assert (await start(path=str(path), chat_template=template).facts()).template == template
 
 
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("{% for m in", "^chat template: '{% for m in' is not Jinja: "),
+        ("{{ messages[7].content.x }}", "^chat template: '{{ messages.*' fails: "),
+        ("A chat.", "^chat template: 'A chat.' does not give each message back exactly once. Mend it"),
+        ("", "^chat template: it is empty. Mend it"),
+    ],
+)
+async def test_a_template_that_was_given_is_to_blame_itself(
+    start: Callable[..., EngineClient], template: str, message: str
+) -> None:
+    """The model's file is all right, so it is no fault of a model."""
+    with pytest.raises(UsageError, match=message):
+        await start(chat_template=template).facts()
+
+
 async def test_one_engine_a_machine(start: Callable[..., EngineClient]) -> None:
     """The second waits and says so, or fails when it may not wait."""
     said: list[str] = []
@@ -411,6 +429,13 @@ async def test_a_deadline_passes_while_waiting_for_the_machine(start: Callable[.
         (outcome,) = await answers(second, [ask(second)], deadlines=[time.monotonic() + 0.1])
 
     assert isinstance(outcome, DeadlineExceededError)
+    assert "while another process was judging on this machine; no token was written" in str(outcome)
+
+    first.close()
+    long = ask(second, grammar=LONG, max_tokens=8000)
+    (outcome,) = await answers(second, [long], deadlines=[time.monotonic() + 0.2])
+
+    assert "its time ran out; " in str(outcome)
 
 
 @asynccontextmanager

@@ -112,8 +112,8 @@ async def test_a_decode_that_never_ends_is_ended(
 ) -> None:
     """The worker's other threads live and say so; its computation makes no step."""
     program = (
-        "import time; import judge_local.engine.binding as binding; from judge_local.engine.worker import main; "
-        "binding.Context.decode = lambda *_: time.sleep(1000); main()"
+        "import time; import judge_local.engine.context as context; from judge_local.engine.worker import main; "
+        "context.Context.decode = lambda *_: time.sleep(1000); main()"
     )
     command = [sys.executable, "-c", program]
     monkeypatch.setattr("judge_local.engine.process.worker_command", lambda: command)

@@ -11,11 +11,13 @@ import pytest
 
 from judge_local.engine import scheduler as module
 from judge_local.engine.assembly import PromptAssembler
-from judge_local.engine.binding import AbortFlag, Context, Decoded, Model, start_backend
+from judge_local.engine.binding import AbortFlag, Model, start_backend
+from judge_local.engine.context import Context, Decoded
 from judge_local.engine.interrupt import Interrupter
 from judge_local.engine.protocol import Generate, Generated, Settings
 from judge_local.engine.runs import Outcome
 from judge_local.engine.scheduler import Scheduler
+from judge_local.engine.shelf import Shelf
 from judge_local.errors import EngineError, GrammarRejectedError
 
 GRAMMAR = r"""root ::= "{\"a\":\"" ch{1,12} "\",\"b\":" ("true" | "false") "}"
@@ -27,13 +29,19 @@ SUBJECTS = [f"Subject {n}. {'The sky is blue. ' * (4 + 3 * n)}" for n in range(6
 class Bench:
     """A scheduler on the tiny model, and what it has answered."""
 
-    def __init__(self, model: Model, **settings: Any) -> None:
+    def __init__(self, model: Model, shelf: Path | None = None, **settings: Any) -> None:
         self.answers: dict[str, Outcome] = {}
         self.order: list[str] = []
         self.interrupter = Interrupter(abort := AbortFlag())
         prompts = PromptAssembler(model, model.chat_template, where="tiny")
         self.scheduler = Scheduler(
-            model, prompts, Settings(path="", **settings), self.interrupter, abort, self.deliver
+            model,
+            prompts,
+            Settings(path="", **settings),
+            self.interrupter,
+            abort,
+            self.deliver,
+            Shelf(shelf, pytest.fail),
         )
 
     def deliver(self, request: str, outcome: Outcome) -> None:
@@ -269,3 +277,123 @@ def test_a_thousand_that_wait_cost_nothing_but_their_text(
 
 def vars_of(request: Generate) -> dict[str, Any]:
     return {name: getattr(request, name) for name in Generate.__slots__}
+
+
+# --- guesses ----------------------------------------------------------------------------------------------------------
+
+COPYING = r"""root ::= "{\"a\":\"" ("The sky " | "is " | "blue. "){10,16} "\"}"
+"""
+CHEAP = {1: 0.0100, 2: 0.0101, 4: 0.0102, 8: 0.0103, 16: 0.0104, 32: 0.0105}
+"""What batches take where a place in one costs next to nothing: everything is guessed that can be."""
+
+
+def guessing(bench: Bench) -> Bench:
+    bench.scheduler._pace.seconds = dict(CHEAP)
+    return bench
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.9])
+@pytest.mark.parametrize("grammar", [GRAMMAR, COPYING])
+@pytest.mark.parametrize("runs", [1, 3])
+def test_guesses_change_no_answer(
+    bench: Callable[..., Bench], grammar: str, runs: int, temperature: float
+) -> None:
+    """Up to rounding: a batch of another shape may move the last bits of a logit."""
+    plain, one = bench(slots=3), guessing(bench(slots=3))
+    asked = {"runs": runs, "grammar": grammar, "temperature": temperature, "max_tokens": 300}
+    expected, got = everything(plain, **asked), everything(one, **asked)
+    totals = one.scheduler.totals
+
+    assert got.keys() == expected.keys()
+    assert len(got) == 6 * runs
+    assert sum(got[key] == expected[key] for key in expected) >= len(expected) - 2
+    assert 0 <= totals["accepted_tokens"] <= totals["drafted_tokens"]
+    assert grammar == GRAMMAR or totals["accepted_tokens"] > 0
+
+
+def test_right_guesses_save_steps(bench: Callable[..., Bench]) -> None:
+    plain, one = bench(slots=3), guessing(bench(slots=3))
+    everything(plain, grammar=COPYING)
+    everything(one, grammar=COPYING)
+
+    assert one.scheduler.totals["steps"] < plain.scheduler.totals["steps"]
+
+
+def test_nothing_is_guessed_where_nothing_was_measured_or_results_must_repeat(
+    bench: Callable[..., Bench],
+) -> None:
+    unmeasured, deterministic = bench(slots=3), guessing(bench(deterministic=True))
+    for one in (unmeasured, deterministic):
+        everything(one, grammar=COPYING)
+
+    assert [one.scheduler.totals["drafted_tokens"] for one in (unmeasured, deterministic)] == [0, 0]
+
+
+def test_an_abort_among_guesses_leaves_nothing_behind(
+    bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = everything(guessing(bench(slots=3)), grammar=COPYING)
+    decode, calls = Context.decode, 0
+
+    def sometimes(self: Context, *arguments: Any) -> Decoded:
+        nonlocal calls
+        calls += 1
+        code = decode(self, *arguments)
+        return Decoded.ABORTED if calls % 3 == 0 else code
+
+    monkeypatch.setattr(Context, "decode", sometimes)
+    got = everything(guessing(bench(slots=3)), grammar=COPYING)
+
+    assert got.keys() == expected.keys()
+    assert sum(got[key] == expected[key] for key in expected) >= len(expected) - 1
+
+
+# --- what earlier processes left --------------------------------------------------------------------------------------
+
+LONG_SYSTEM = "Judge with care, and say what you saw. " * 12
+
+
+def test_the_beginning_of_all_prompts_is_read_once_for_all_processes(
+    bench: Callable[..., Bench], tmp_path: Path
+) -> None:
+    first, second, other = (bench(shelf=tmp_path, weights=name) for name in ("w", "w", "v"))
+    answers = [everything(one, order=[2], system=LONG_SYSTEM) for one in (first, second, other)]
+    read = [one.scheduler.totals["read_tokens"] for one in (first, second, other)]
+    beginning = len(first.scheduler._assembler.beginning(LONG_SYSTEM))
+
+    assert beginning > 64
+    assert [read[0] - read[1], read[0] - read[2]] == [beginning, 0]
+    # Up to rounding, as above.
+    assert sum(answers[0][key] == answers[1][key] for key in answers[0]) >= len(answers[0]) - 1
+
+
+@pytest.mark.parametrize("damage", [b"", b"x", bytes(5000)])
+def test_a_damaged_beginning_is_read_again(
+    bench: Callable[..., Bench], tmp_path: Path, damage: bytes
+) -> None:
+    first = bench(shelf=tmp_path, weights="w")
+    answers = everything(first, order=[2], system=LONG_SYSTEM)
+    for key in list(tmp_path.iterdir()):
+        key.write_bytes(damage)
+    second = bench(shelf=tmp_path, weights="w")
+
+    assert everything(second, order=[2], system=LONG_SYSTEM) == answers
+    assert first.scheduler.totals["read_tokens"] == second.scheduler.totals["read_tokens"]
+
+
+def test_a_state_that_llama_cannot_use_is_read_again(bench: Callable[..., Bench], tmp_path: Path) -> None:
+    """Whole by its digest, and still none of this model's."""
+    first = bench(shelf=tmp_path, weights="w")
+    answers = everything(first, order=[2], system=LONG_SYSTEM)
+    cells = first.scheduler._cells
+    beginning = first.scheduler._assembler.beginning(LONG_SYSTEM)
+    Shelf(tmp_path, pytest.fail).put(cells._key(beginning), b"nonsense" * 100)
+    second = bench(shelf=tmp_path, weights="w")
+
+    assert everything(second, order=[2], system=LONG_SYSTEM) == answers
+
+
+def test_nothing_is_left_where_results_must_repeat(bench: Callable[..., Bench], tmp_path: Path) -> None:
+    everything(bench(shelf=tmp_path, weights="w", deterministic=True), order=[2], system=LONG_SYSTEM)
+
+    assert list(tmp_path.iterdir()) == []

@@ -1,6 +1,7 @@
 """What a machine and its cgroups allow, read from a made-up /proc and /sys."""
 
 import json
+import math
 import os
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from judge_local.models import hardware
+from judge_local.models.catalog import by_tier
 from judge_local.models.hardware import (
     available_memory_bytes,
     fits,
@@ -46,6 +48,18 @@ def test_tiers_are_those_of_the_vectors(vector):
 def test_a_model_needs_three_and_a_half_times_its_size():
     assert fits(2_000_000_000, 7_000_000_000)
     assert not fits(2_000_000_001, 7_000_000_000)
+
+
+def test_the_page_says_what_the_rule_says():
+    """docs/models.md gives the memory for each tier above the first in whole gigabytes, rounded up."""
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text("utf-8")
+
+    for tier in ("balanced", "quality"):
+        size = by_tier(tier).size_bytes
+        memory, card = math.ceil(7 * size / 1e9), math.ceil(3.5 * size / 1e9)
+        row = next(line for line in page.splitlines() if f"(`{tier}`)" in line)
+        assert f"{memory} GB of main memory" in row
+        assert f"{card} GB free on a graphics card" in row
 
 
 def test_the_budget_is_the_larger_of_the_card_and_half_the_memory():

@@ -13,6 +13,7 @@ from judge_local.errors import (
     EngineCrashedError,
     ModelFileError,
     ModelMissingError,
+    NumberError,
     ProviderError,
     UnknownModelError,
     UsageError,
@@ -218,6 +219,9 @@ async def test_a_judge_that_knows_it_is_offline_is_not_asked():
         ({"substitutes": ["smollm2-135m"]}, ModelMissingError),
         ({"judges": ["openai:m"]}, UsageError),
         ({"judges": ["openai:m@ftp://a"]}, UsageError),
+        ({"judges": [5]}, UsageError),
+        ({"judges": [MockProvider]}, UsageError),
+        ({"substitutes": [Judge(name="a", provider="gpt-4")]}, UsageError),
     ],
     ids=str,
 )
@@ -228,6 +232,14 @@ async def test_what_no_judge_could_answer_is_refused_before_any_is_asked(change,
     with pytest.raises(error):
         await judge_panel(values.pop("judges"), values.pop("subject"), values.pop("claim"), **values)
     assert asked.requests == []
+
+
+@pytest.mark.parametrize("name", ["budget_seconds", "call_timeout_seconds"])
+async def test_a_number_of_seconds_that_cannot_be_meant_is_named(name):
+    values = {"budget_seconds": 9, name: -3}
+
+    with pytest.raises(NumberError, match=f"{name}: '-3'"):
+        await judge_panel([judge("a")], SUBJECT, "c", **values)
 
 
 async def test_runs_survive_the_file_format():

@@ -243,6 +243,40 @@ def test_an_observer_that_cancels_the_panel_lets_nothing_begin():
     assert quiet(played)
 
 
+def test_a_cancellation_in_the_turn_in_which_a_wait_ends_lets_no_retry_begin():
+    """The seat's timer has fired, the panel's task is cancelled but has not run: an attempt would begin in between."""
+    panel = scene(Target("a", TimeoutError(), seconds=1))
+
+    async def main():
+        task = asyncio.create_task(panel.run(["a"], 50, retry=RetryOptions(3, 1.0, 1.0)))
+        await asyncio.sleep(2)  # The timer of this stands before the seat's, for the same instant.
+        task.cancel()
+        await asyncio.wait([task])
+        return task.cancelled()
+
+    played = play(main)
+
+    assert played.result is True
+    assert panel.calls == {"a": 1}
+    assert quiet(played)
+
+
+@pytest.mark.parametrize("observer", ["on_target_error", "on_result", "on_budget_exceeded"])
+def test_an_observer_that_raises_a_cancellation_cancels_nothing(observer, caplog):
+    """It is called, not awaited: what it raises says nothing about the task that calls it."""
+
+    def crash(*_):
+        raise asyncio.CancelledError
+
+    panel = scene(Target("a", ValueError()), Target("b", seconds=99), spares=[Target("s")])
+
+    played = play(lambda: panel.run(["a", "b"], 5, **{observer: crash}))
+
+    assert played.result == [("a", "substitute", ("answer", "s")), ("b", "fallback", ("fallback", "budget"))]
+    assert quiet(played)
+    assert "crashed" in caplog.text
+
+
 def test_a_timeout_around_the_panel_is_a_timeout():
     panel = scene(Target("a", seconds=99))
 

@@ -1,15 +1,17 @@
-"""Configuration files: `judge-local.toml`, or `[tool.judge-local]` in `pyproject.toml`, nearest first from here upward.
+"""Settings: `judge-local.toml`, or `[tool.judge-local]` in `pyproject.toml`, nearest first upward, and the environment.
 
 * A key is an option's long name without its dashes: `runs = 5`. A table named like a command holds keys for it alone.
 * The command line wins over the environment, the environment over the file.
 * One file counts, the nearest; in one folder `judge-local.toml` wins. A key that no command has is refused.
 * A path in the file is relative to the file.
+* What may be repeated, and what is judged, is said in each call: neither the environment nor a file can set it.
+* A variable that looks like a setting and is none is warned of. One that is like no setting is some other program's.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,10 +21,12 @@ import click
 from judge_local.errors import UsageError, excerpt
 
 FILE_NAME: Final = "judge-local.toml"
-# Set per call, or meaningless as a habit.
-_NOT_CONFIGURABLE: Final = frozenset(
-    {"help", "version", "claim", "claims", "check", "checked", "judge", "substitute"}
-)
+PREFIX: Final = "JUDGE_LOCAL_"
+"""What a setting's variable begins with."""
+_MEANINGLESS_AS_HABIT: Final = frozenset({"help", "version", "check"})
+_OTHER_VARIABLES: Final = (f"{PREFIX}MODELS_DIR",)
+_LIKENESS: Final = 0.75
+"""From 0 to 1, how much a variable must look like a setting to be taken for a slip of the pen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,51 @@ def defaults_for(
     }
 
 
+def strange_variables(
+    environment: Iterable[str], name: str, names: Sequence[str], load: Callable[[str], click.Command]
+) -> list[str]:
+    """A line for each variable that somebody may take for a setting.
+
+    Args:
+        environment: the names of all variables.
+        name: the command about to run.
+        names: the names of all commands.
+        load: imports a command by its name. The others are imported only for a variable that this one does not have.
+    """
+    unknown = {variable for variable in environment if variable.startswith(PREFIX)}
+    unknown -= {*_OTHER_VARIABLES, *_variables(load(name), settable=True)}
+    if not unknown:
+        return []
+    commands = [load(other) for other in names]
+    settable = {variable for command in commands for variable in _variables(command, settable=True)}
+    per_call = {variable for command in commands for variable in _variables(command, settable=False)}
+    lines = []
+    for variable in sorted(unknown - settable):
+        if variable in per_call:
+            lines.append(f"{variable} sets nothing: give the option in the call.")
+            continue
+        # Without the prefix, which makes all of them alike.
+        known = [word.removeprefix(PREFIX) for word in (*settable, *_OTHER_VARIABLES)]
+        near = difflib.get_close_matches(variable.removeprefix(PREFIX), known, n=1, cutoff=_LIKENESS)
+        if near:
+            lines.append(f"{variable} is no setting. Did you mean {PREFIX}{near[0]}?")
+    return lines
+
+
+def variable_of(option: click.Option) -> str:
+    """The variable that sets `option`: its long name, whatever the function behind it calls it."""
+    return PREFIX + max(option.opts, key=len).removeprefix("--").replace("-", "_").upper()
+
+
+def _variables(command: click.Command, *, settable: bool) -> set[str]:
+    """The variables of a command's options: those that set something, or those that could be thought to."""
+    return {
+        variable_of(option)
+        for option in command.params
+        if isinstance(option, click.Option) and option.allow_from_autoenv is settable
+    }
+
+
 def _read(path: Path) -> Mapping[str, Any]:
     import tomllib
 
@@ -109,7 +158,9 @@ def _options(command: click.Command) -> dict[str, click.Option]:
         for option in command.params
         if isinstance(option, click.Option)
         for word in option.opts
-        if word.startswith("--") and word.removeprefix("--") not in _NOT_CONFIGURABLE
+        if word.startswith("--")
+        and option.allow_from_autoenv
+        and word.removeprefix("--") not in _MEANINGLESS_AS_HABIT
     }
 
 
@@ -127,6 +178,11 @@ def _value(configuration: Configuration, option: click.Option, key: str, value: 
     )
     if names_file and isinstance(value, str) and ":" not in value:
         return str(configuration.path.parent / Path(value).expanduser())
+    try:
+        # Click would refuse it too, and name an option that nobody has written.
+        option.type.convert(value, option, None)
+    except click.BadParameter as error:
+        raise UsageError(where, f"{key} is {excerpt(value)}: {error.message.rstrip('.')}") from None
     return value
 
 

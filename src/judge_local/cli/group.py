@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import signal
 import sys
 import threading
@@ -22,7 +23,7 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from judge_local.cli.config import defaults_for, find_configuration
+from judge_local.cli.config import defaults_for, find_configuration, strange_variables, variable_of
 from judge_local.cli.interrupts import INTERRUPTED, ending_at_once
 from judge_local.cli.output import say, silence_stdout, unwritable
 from judge_local.errors import JudgeLocalError, UsageError
@@ -46,7 +47,10 @@ class Entry:
 SECTIONS: Final[Mapping[str, tuple[Entry, ...]]] = {
     "Judging": (
         Entry("judge", "judge", "judge", "Decide whether claims hold for a subject."),
+        Entry("batch", "batch", "batch", "Judge many rows into a results file that can be continued."),
         Entry("panel", "panel", "panel", "Decide whether claims hold, by several judges at once."),
+        Entry("report", "report", "report", "Report on a results file, and gate on it."),
+        Entry("merge", "merge", "merge", "Merge the results of shards into one results file."),
         Entry("grammar", "grammar", "grammar", "Print the grammar of a JSON Schema, and what it enforces."),
     ),
     "Models": (
@@ -75,8 +79,10 @@ def load(name: str) -> click.Command:
     with ending_at_once():
         command = getattr(import_module(f"judge_local.cli.{entry.module}"), entry.attribute)
     assert isinstance(command, click.Command)
-    # One flat prefix: JUDGE_LOCAL_MODEL serves every command that has a --model.
-    command.context_settings.setdefault("auto_envvar_prefix", "JUDGE_LOCAL")
+    for option in command.params:
+        if isinstance(option, click.Option) and option.allow_from_autoenv:
+            # One flat prefix: JUDGE_LOCAL_MODEL serves every command that has a --model.
+            option.envvar = variable_of(option)
     return command
 
 
@@ -105,6 +111,8 @@ class LazyGroup(click.Group):
             configuration = find_configuration(Path.cwd())
             if configuration is not None:
                 ctx.default_map = {name: defaults_for(configuration, name, tuple(ENTRIES), load)}
+            for line in strange_variables(os.environ, name, tuple(ENTRIES), load):
+                say(f"warning: {line}")
         return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -14,14 +14,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from judge_local.cli.group import remember_verbose
 from judge_local.cli.interrupts import ending_at_once
 from judge_local.cli.options import (
     machine_options,
     material_options,
+    model_options,
+    output_options,
+    repeat_options,
+    run_options,
+    sampling_options,
     schema_options,
+    template_options,
     text_options,
     threshold_options,
+    vary_options,
 )
 from judge_local.cli.parameters import FILE, Number
 
@@ -53,6 +59,10 @@ def make_provider(options: Options, call: Call, on_event: Callable[[str], None])
         wait=not options.no_wait,
         on_event=on_event,
         chat_template=call.chat_template,
+        thinking=options.thinking,
+        top_k=options.top_k,
+        top_p=options.top_p,
+        min_p=options.min_p,
     )
     provider.start()
     return provider
@@ -65,41 +75,16 @@ def make_provider(options: Options, call: Call, on_event: Callable[[str], None])
 )
 @click.argument("subject", metavar="SUBJECT|-", type=FILE)
 @material_options
+@model_options
+@run_options
+@sampling_options
 @click.option(
-    "--model",
-    metavar="M",
-    help="An alias, a selector such as auto, or a .gguf file. Default: the only model on this disk.",
-)
-@click.option(
-    "--runs",
-    type=click.IntRange(min=1),
-    metavar="N",
-    default=3,
-    show_default=True,
-    help="How many times to ask.",
-)
-@click.option(
-    "--temperature",
-    type=Number(0, 2),
-    metavar="T",
-    default=0.0,
-    show_default=True,
-    help="Above 0, answers are sampled with --seed.",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**32 - 1),
-    metavar="N",
-    default=0,
-    show_default=True,
-    help="Of the first run.",
+    "--score-only",
+    is_flag=True,
+    help="Write no answer: one pass for the probability of each option. A person decides.",
 )
 @schema_options
-@click.option(
-    "--vary",
-    type=click.Choice(["options", "seed", "none"]),
-    help="What differs from run to run. Default: the order of the options.",
-)
+@vary_options
 @threshold_options
 @click.option(
     "--timeout",
@@ -107,29 +92,11 @@ def make_provider(options: Options, call: Call, on_event: Callable[[str], None])
     metavar="SECONDS",
     help="For the whole call. Runs that are not done by then are errored, so they go to a person.",
 )
-@click.option(
-    "--deterministic", is_flag=True, help="The same bytes again on the same machine, at some cost in speed."
-)
+@repeat_options
 @machine_options
-@click.option(
-    "--chat-template", type=FILE, metavar="FILE", help="A Jinja template, for a model that brings none."
-)
-@click.option(
-    "--cache",
-    type=click.Path(file_okay=False, path_type=str),
-    metavar="DIR",
-    help="Keep answers there, and take those that are there.",
-)
+@template_options
 @text_options
-@click.option("--json", is_flag=True, help="One result object; with several claims, one a line.")
-@click.option("--quiet", is_flag=True, help="No progress on standard error.")
-@click.option(
-    "--verbose",
-    is_flag=True,
-    expose_value=False,
-    callback=remember_verbose,
-    help="Print the traceback of every fault.",
-)
+@output_options(json="One result object; with several claims, one a line.")
 @click.pass_context
 def judge(ctx: click.Context, /, **values: Any) -> None:
     """Decide whether claims hold for a subject.
@@ -144,6 +111,13 @@ def judge(ctx: click.Context, /, **values: Any) -> None:
     from judge_local.completion import make_validator
 
     options = Options(**values)
+    if options.score_only:
+        from judge_local.cli.scores import check_score_only
+        from judge_local.cli.scores import score as work
+
+        check_score_only(options)
+    else:
+        work = decide
     call = read_call(options)
     with Progress(quiet=options.quiet) as progress:
         # What takes long and cannot be cancelled (imports, the hashing of a large file) is done outside the event loop.
@@ -151,7 +125,7 @@ def judge(ctx: click.Context, /, **values: Any) -> None:
             provider = make_provider(options, call, progress.update)
             # The engine loads the model meanwhile: importing the validator takes most of a second.
             make_validator(call.schema)
-        code = asyncio.run(decide(options, call, provider, progress))
+        code = asyncio.run(work(options, call, provider, progress))
     ctx.exit(code)
 
 
@@ -202,6 +176,7 @@ async def _decide_one(
         temperature=options.temperature,
         schema=call.schema,
         checked=options.checked,
+        option_bias=dict(options.option_bias) or None,
         vary=options.vary,
         zones=ZoneThresholds(auto_pass=options.auto_pass, auto_fail=options.auto_fail),
         cache=None if options.cache is None else JsonCache(options.cache),
@@ -227,8 +202,8 @@ async def _decide_one(
 
 
 def _print(result: Result, options: Options, *, seconds: float) -> None:
-    from judge_local.cli.decision import decision_lines
     from judge_local.cli.output import emit_json, show
+    from judge_local.report.decision import decision_lines
 
     if options.json:
         emit_json(result.to_json(text=not options.no_text))

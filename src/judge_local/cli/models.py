@@ -82,7 +82,10 @@ Examples:
 """
 )
 @click.option(
-    "--catalog", "of_catalog", is_flag=True, help="List the models that `pull` knows by name instead."
+    "--catalog",
+    "of_catalog",
+    is_flag=True,
+    help="List the models that `pull` knows by name instead.",
 )
 @_as_json
 def ls(of_catalog: bool, as_json: bool) -> None:

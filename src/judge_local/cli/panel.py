@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from judge_local.cli.group import remember_verbose
 from judge_local.cli.options import (
+    chance_options,
     machine_options,
     material_options,
+    output_options,
     schema_options,
     text_options,
     threshold_options,
@@ -129,35 +130,12 @@ def open_judges(
 @click.option(
     "--api-key-env", metavar="NAME", help="The variable that holds the servers' key. Default: OPENAI_API_KEY."
 )
-@click.option(
-    "--temperature",
-    type=Number(0, 2),
-    metavar="T",
-    default=0.0,
-    show_default=True,
-    help="Above 0, answers are sampled with --seed.",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**32 - 1),
-    metavar="N",
-    default=0,
-    show_default=True,
-    help="Of every run.",
-)
+@chance_options(seed="Of every run.")
 @schema_options
 @threshold_options
 @machine_options
 @text_options
-@click.option("--json", is_flag=True, help="One line for each run as it lands, then one for the decision.")
-@click.option("--quiet", is_flag=True, help="No progress on standard error.")
-@click.option(
-    "--verbose",
-    is_flag=True,
-    expose_value=False,
-    callback=remember_verbose,
-    help="Print the traceback of every fault.",
-)
+@output_options(json="One line for each run as it lands, then one for the decision.")
 @click.pass_context
 def panel(ctx: click.Context, /, **values: Any) -> None:
     """Decide whether claims hold, by several judges at once.
@@ -251,9 +229,9 @@ async def _decide_one(
     substitutes: tuple[Judge, ...],
     progress: Progress,
 ) -> int:
-    from judge_local.cli.decision import decision_lines
     from judge_local.cli.output import emit_json, show
     from judge_local.panel.judges import judge_panel
+    from judge_local.report.decision import decision_lines
     from judge_local.results import Result, subject_sha256
     from judge_local.zones import Zone, ZoneThresholds
 

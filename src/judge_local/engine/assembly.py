@@ -14,11 +14,12 @@ Pure but for the vocabulary it is given; runs in the worker.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from judge_local.errors import ChatTemplateError, IsolationError, excerpt
+from judge_local.engine.thinking import OFF, ON, Budget, Style
+from judge_local.errors import ChatTemplateError, IsolationError, UsageError, excerpt
 
 _SENTINEL: Final = "JLx{}x7f3a9c51e2d84b60"
 """Letters and digits only, so that no template escapes, strips or splits it."""
@@ -28,6 +29,10 @@ _HARMLESS: Final = re.compile(
     r"sup|table|tbody|td|tfoot|th|thead|tr|u|ul)/?>"
 )
 """User-defined tokens that are plain typography (white space, HTML): the model was trained on them as text."""
+
+
+Scaffold = tuple[tuple[str, str], ...]
+"""(`system` | `user` | `scaffold`, text) in order, with each content exactly once."""
 
 
 class Vocabulary(Protocol):
@@ -92,12 +97,16 @@ class PromptAssembler:
         vocabulary: the model's.
         template: Jinja source of the chat template.
         where: the model's name, for messages.
+        thinking: tokens that a thinking model may think before it answers; 0 closes its think block at once.
 
     Raises:
         ChatTemplateError: the template is not Jinja, or does not give every message's content back exactly once.
+        UsageError: `thinking` for a model that does not think.
     """
 
-    def __init__(self, vocabulary: Vocabulary, template: str | None, *, where: str) -> None:
+    def __init__(
+        self, vocabulary: Vocabulary, template: str | None, *, where: str, thinking: int = 0
+    ) -> None:
         if not template:
             raise ChatTemplateError(
                 where,
@@ -108,7 +117,18 @@ class PromptAssembler:
         self._template = self._parse(template)
         self.notes: tuple[str, ...] = ()
         self._markers = self._user_defined_markers()
-        self._scaffold = self._render()
+        self._scaffold, self.style = self._scaffolds(template, thinking > 0)
+        self.thinking = None
+        """How each run is to think; None where it is not."""
+        if self.style is not None and thinking > 0:
+            self.thinking = Budget(self.style, thinking, lambda text: self._scaffolding(text, first=False))
+            self.notes += (f"a thinking model: it thinks for at most {thinking} tokens before it answers",)
+        elif self.style is not None:
+            self.notes += ("a thinking model: its think block is closed at once",)
+        elif thinking > 0:
+            raise UsageError("thinking", f"{where} has no template of a model that thinks", "Leave it out.")
+        self._begun: tuple[str, list[int]] | None = None
+        """The last `system` whose beginning was asked for, with its tokens."""
 
     def tokens(self, system: str, user: str) -> list[int]:
         """Token ids of the whole prompt.
@@ -116,8 +136,34 @@ class PromptAssembler:
         Raises:
             IsolationError: a content would not reach the model byte for byte, or would hold a control token.
         """
+        return self._joined(self.pieces(system, user))
+
+    def beginning(self, system: str) -> list[int]:
+        """The token ids with which every prompt with `system` begins, whatever its `user` is.
+
+        Raises:
+            IsolationError: as `tokens`.
+        """
+        if self._begun is None or self._begun[0] != system:
+            names = [name for name, _ in self._scaffold]
+            before_user = self._filled(self._scaffold[: names.index("user")], {"system": system})
+            self._begun = (system, self._joined(before_user))
+        return self._begun[1]
+
+    def pieces(self, system: str, user: str) -> tuple[Piece, ...]:
+        """The rendered prompt, cut where trust changes."""
+        return self._filled(self._scaffold, {"system": system, "user": user})
+
+    def _filled(self, parts: Sequence[tuple[str, str]], contents: Mapping[str, str]) -> tuple[Piece, ...]:
+        return tuple(
+            Piece(contents[part], trusted=False) if part in contents else Piece(text, trusted=True)
+            for part, text in parts
+            if part in contents or text
+        )
+
+    def _joined(self, pieces: Sequence[Piece]) -> list[int]:
         ids: list[int] = []
-        for piece in self.pieces(system, user):
+        for piece in pieces:
             if piece.trusted:
                 ids += self._scaffolding(piece.text, first=not ids)
             else:
@@ -126,15 +172,6 @@ class PromptAssembler:
         if self._vocabulary.add_bos and bos >= 0 and ids[:1] != [bos]:
             ids.insert(0, bos)
         return ids
-
-    def pieces(self, system: str, user: str) -> tuple[Piece, ...]:
-        """The rendered prompt, cut where trust changes."""
-        contents = {"system": system, "user": user}
-        return tuple(
-            Piece(contents[part], trusted=False) if part in contents else Piece(text, trusted=True)
-            for part, text in self._scaffold
-            if part in contents or text
-        )
 
     def plain(self, text: str) -> list[int]:
         """Token ids of untrusted text: never a control token, and the same bytes back.
@@ -199,21 +236,39 @@ class PromptAssembler:
         longest_first = sorted(texts, key=lambda text: (-len(text), text))
         return re.compile("|".join(map(re.escape, longest_first))) if texts else None
 
-    def _render(self) -> tuple[tuple[str, str], ...]:
-        """(`system` | `user` | `scaffold`, text) in order, with each content exactly once."""
-        system, user = _SENTINEL.format(0), _SENTINEL.format(1)
-        messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
-        rendered = self._apply(messages)
-        if rendered is None or system not in rendered:
-            # Some templates know no system role: its text opens the user turn then.
-            self.notes = ("the template has no system role; its text opens the user turn",)
-            rendered = self._apply([{"role": "user", "content": f"{system}\n\n{user}"}])
-        if rendered is None or rendered.count(system) != 1 or rendered.count(user) != 1:
+    def _scaffolds(self, template: str, thinking: bool) -> tuple[Scaffold, Style | None]:
+        """The scaffold in use, and the model's style of thinking, where it has one."""
+        off, on = self._render(OFF), self._render(ON)
+        # A model that cannot stop thinking has a template that refuses to be told so.
+        off, on = off or on, on or off
+        if off is None or on is None:
             raise ChatTemplateError(
                 self._where,
                 "its chat template does not give each message back exactly once",
                 "Give another template with --chat-template FILE.",
             )
+        style = Style.read(template, off[-1][1], on[-1][1], switch=off != on)
+        if style is None:
+            return off, None
+        used, tail = (on, style.opened) if thinking else (off, style.closed)
+        return (*used[:-1], ("scaffold", tail)), style
+
+    def _render(self, told: Mapping[str, Any]) -> Scaffold | None:
+        """The template's text around the two contents; None when it takes no such messages, or drops or doubles one.
+
+        Raises:
+            ChatTemplateError: it puts them in another order, or fails.
+        """
+        system, user = _SENTINEL.format(0), _SENTINEL.format(1)
+        rendered = self._apply(
+            [{"role": "system", "content": system}, {"role": "user", "content": user}], told
+        )
+        if rendered is None or system not in rendered:
+            # Some templates know no system role: its text opens the user turn then.
+            self.notes = ("the template has no system role; its text opens the user turn",)
+            rendered = self._apply([{"role": "user", "content": f"{system}\n\n{user}"}], told)
+        if rendered is None or rendered.count(system) != 1 or rendered.count(user) != 1:
+            return None
         if rendered.index(system) > rendered.index(user):
             raise ChatTemplateError(
                 self._where,
@@ -230,7 +285,7 @@ class PromptAssembler:
             ("scaffold", after),
         )
 
-    def _apply(self, messages: Sequence[dict[str, str]]) -> str | None:
+    def _apply(self, messages: Sequence[dict[str, str]], told: Mapping[str, Any]) -> str | None:
         """The rendered text, or None when the template itself refuses these messages."""
         import jinja2
 
@@ -241,8 +296,7 @@ class PromptAssembler:
                     add_generation_prompt=True,
                     bos_token=self._vocabulary.token_text(self._vocabulary.bos),
                     eos_token=self._vocabulary.token_text(self._vocabulary.eos),
-                    # Templates of thinking models close the think block at once: the grammar starts with the answer.
-                    enable_thinking=False,
+                    **told,
                 )
             )
         except _TemplateRefusalError:

@@ -8,16 +8,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from judge_local.engine.binding import AbortFlag, Context, Model
+from judge_local.engine.binding import AbortFlag, Model
+from judge_local.engine.context import Context
 from judge_local.engine.pace import MOST_SLOTS, SLOTS_UNMEASURED
 from judge_local.engine.protocol import BATCH_TOKENS, Settings
 from judge_local.engine.runs import Group, Run
+from judge_local.engine.shelf import Shelf
 
 CELL_STEP: Final = 256
 """Contexts grow in steps of this many cells: llama.cpp pads to it anyway."""
 
 MOST_CELLS_AHEAD: Final = 32_768
 """A context is made at most this large for the sake of running many at once; a single run gets what it needs."""
+
+LEAST_SHELVED: Final = 64
+"""A beginning of fewer tokens is read again as quickly as it is found."""
+
+MOST_OUTPUTS: Final = 64
+"""Logits in one batch: one for each run, the others for guesses."""
 
 KEPT: Final = 0
 READER: Final = 1
@@ -27,8 +35,9 @@ _FIRST_SLOT: Final = 2
 class Cells:
     """The context, which is made when it is needed and exchanged for a larger one when it must be."""
 
-    def __init__(self, model: Model, settings: Settings, abort: AbortFlag) -> None:
-        self._model, self._settings, self._abort = model, settings, abort
+    def __init__(self, model: Model, settings: Settings, abort: AbortFlag, shelf: Shelf) -> None:
+        self._model, self._settings, self._abort, self._shelf = model, settings, abort, shelf
+        self._shelved: set[str] = set()
         # A recurrent model keeps a whole state for each sequence there may be.
         most = settings.slots or (SLOTS_UNMEASURED if model.recurrent else MOST_SLOTS)
         self.most_slots = most
@@ -53,7 +62,7 @@ class Cells:
             self._model,
             n_ctx=count,
             n_sequences=_FIRST_SLOT + self.most_slots,
-            n_outputs=_FIRST_SLOT + self.most_slots,
+            n_outputs=max(MOST_OUTPUTS, _FIRST_SLOT + self.most_slots),
             n_batch=BATCH_TOKENS,
             n_threads=self._settings.n_threads,
             abort=self._abort,
@@ -77,6 +86,35 @@ class Cells:
         else:
             # A recurrent state cannot be cut back to a part of what it has read.
             self.context.forget(KEPT)
+
+    def fetch(self, beginning: list[int]) -> None:
+        """Let sequence 0 hold `beginning`, if another process has left it on the shelf."""
+        if self.context is None or not self._may_shelve(beginning):
+            return
+        state = self._shelf.get(self._key(beginning))
+        if state is None:
+            return
+        self.drop_kept()
+        self._shelved.add(self._key(beginning))
+        if self.context.restore(KEPT, state):
+            self.kept = beginning
+
+    def shelve(self, beginning: list[int]) -> None:
+        """Leave `beginning`, which the reader's sequence begins with, for the processes to come. Done once for each."""
+        if self.context is None or not self._may_shelve(beginning) or self._key(beginning) in self._shelved:
+            return
+        self._shelved.add(self._key(beginning))
+        self.keep(beginning)
+        self._shelf.put(self._key(beginning), self.context.state(KEPT))
+
+    def _may_shelve(self, beginning: list[int]) -> bool:
+        # What a recurrent model has read cannot be cut back to its beginning.
+        return (
+            len(beginning) >= LEAST_SHELVED and not self._model.recurrent and not self._settings.deterministic
+        )
+
+    def _key(self, beginning: list[int]) -> str:
+        return f"{self._settings.weights}|{self._settings.n_gpu_layers}|{beginning}"
 
     def drop_kept(self) -> None:
         """Keep nothing."""

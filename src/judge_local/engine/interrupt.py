@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from judge_local.errors import DeadlineExceededError
+
 
 class Flag(Protocol):
     """What stops the decode in progress while it is up."""
@@ -42,6 +44,8 @@ class Interrupter:
         self._cancelled: set[str] = set()
         self._watched: frozenset[str] = frozenset()
         self._closing = False
+        self.machine_taken = False
+        """Whether another process holds the machine, so that nothing can be decoded here. Said by the scheduler's thread."""
         self._thread = threading.Thread(target=self._sleep, name="deadlines", daemon=True)
         self._thread.start()
 
@@ -90,6 +94,18 @@ class Interrupter:
     def is_over(self, request: str) -> bool:
         """Whether it is cancelled, or its deadline has passed."""
         return self.is_cancelled(request) or time.monotonic() >= self._deadlines.get(request, math.inf)
+
+    def lateness(self, written: str) -> DeadlineExceededError:
+        """The error of a request whose deadline has passed: what the time went by with, and what was `written`."""
+        if self.machine_taken:
+            return DeadlineExceededError(
+                "request",
+                f"its time ran out while another process was judging on this machine; {written}",
+                "Give it more time, or try again when the other is done.",
+            )
+        return DeadlineExceededError(
+            "request", f"its time ran out; {written}", "Give it more time or use a faster model."
+        )
 
     def settle(self, request: str) -> None:
         """Forget a request that has been answered."""

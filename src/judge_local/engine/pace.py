@@ -2,17 +2,20 @@
 
 More runs at once are not always better, and fewer are not either: on a processor, the kernels of some quantisations need
 several tokens at a time before they pay, those of others never do, and each run takes cells. So it is measured, in about
-a second, the first time there is enough to do, and kept beside the model's other facts for the processes to come.
+a second, the first time there is enough to do, and kept on the shelf for the processes to come.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from typing import Final
 
-from judge_local.engine.binding import AbortFlag, Context, Decoded, Model
+from judge_local.engine.binding import AbortFlag, Model
+from judge_local.engine.context import Context, Decoded
 from judge_local.engine.protocol import BATCH_TOKENS, Settings
+from judge_local.engine.shelf import Shelf
 
 TILE: Final = 64
 """From this many tokens a batch on, llama.cpp's flash attention on a processor computes in tiles: a batch of 64 took 23 %
@@ -26,7 +29,7 @@ SLOTS_UNMEASURED: Final = 6
 
 MOST_SLOTS: Final = 32
 
-SIZES: Final = (4, 8, 16, 12, 24, 32)
+SIZES: Final = (4, 8, 16, 1, 12, 24, 32, 2)
 """Numbers of runs that are tried, the most telling first."""
 
 PROBE_SECONDS: Final = 1.0
@@ -62,12 +65,38 @@ def best_slots(seconds: Mapping[int, float]) -> int:
     return min(runs for runs, taken in seconds.items() if taken / runs <= WORTH * least)
 
 
-def measure(model: Model, settings: Settings, abort: AbortFlag) -> dict[int, float]:
-    """Seconds of a batch by the number of its runs, one token each; empty when it was interrupted.
+class Pace:
+    """What batches take on this machine, once it was measured here or by a process before.
 
-    Raises:
-        EngineError: no memory for a small context, or llama.cpp failed.
+    Args:
+        model: the model.
+        settings: threads, layers, and what names the weights.
+        abort: stops a measurement.
+        shelf: keeps what was measured.
     """
+
+    def __init__(self, model: Model, settings: Settings, abort: AbortFlag, shelf: Shelf) -> None:
+        self._model, self._settings, self._abort, self._shelf = model, settings, abort, shelf
+        self._key = f"pace|{settings.weights}|{settings.n_gpu_layers}|{settings.n_threads}"
+        self.seconds: dict[int, float] = {}
+        """Seconds of a batch of one token for each of so many runs, by their number; empty until it is known."""
+        if not settings.deterministic and (kept := shelf.get(self._key)) is not None:
+            self.seconds = {int(runs): seconds for runs, seconds in json.loads(kept).items()}
+
+    def measure(self) -> dict[int, float]:
+        """`seconds`, measured now if they are not known; empty when that was interrupted.
+
+        Raises:
+            EngineError: no memory for a small context, or llama.cpp failed.
+        """
+        if not self.seconds:
+            self.seconds = _measured(self._model, self._settings, self._abort)
+            if self.seconds:
+                self._shelf.put(self._key, json.dumps(self.seconds).encode())
+        return self.seconds
+
+
+def _measured(model: Model, settings: Settings, abort: AbortFlag) -> dict[int, float]:
     context = Context(
         model,
         n_ctx=4 * sum(SIZES),
@@ -78,6 +107,7 @@ def measure(model: Model, settings: Settings, abort: AbortFlag) -> dict[int, flo
         abort=abort,
     )
     seconds: dict[int, float] = {}
+    touched = False
     token = next(iter(model.tokenize(b"a", special=False)), 0)
     started = time.monotonic()
     try:
@@ -91,8 +121,9 @@ def measure(model: Model, settings: Settings, abort: AbortFlag) -> dict[int, flo
                 return {}
             context.logits(0)
             taken = time.monotonic() - began
-            if runs > 1:
+            if touched:
                 seconds[runs] = min(taken, seconds.get(runs, taken))
+            touched = True
             for sequence in range(runs):
                 context.forget(sequence)
     finally:

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from judge_local.engine.assembly import PromptAssembler
-from judge_local.engine.binding import AbortFlag, Context, Decoded, Model, start_backend
+from judge_local.engine.binding import AbortFlag, Model, start_backend
 from judge_local.engine.childhood import Tell, answer
+from judge_local.engine.context import Context, Decoded
 from judge_local.engine.lock import machine_lock
 from judge_local.engine.planning import CELLS_AHEAD
 from judge_local.engine.protocol import BATCH_TOKENS

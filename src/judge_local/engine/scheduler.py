@@ -19,34 +19,33 @@ on nothing that came before or stands beside it.
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
+from judge_local.engine.admission import Admission
+from judge_local.engine.advance import Advance, Taken
 from judge_local.engine.assembly import PromptAssembler
 from judge_local.engine.batch import Batch
-from judge_local.engine.binding import AbortFlag, Context, Decoded, Model
+from judge_local.engine.binding import AbortFlag, Model
 from judge_local.engine.cells import KEPT, READER, Cells, free_slots, own_cells, padded
+from judge_local.engine.context import Context, Decoded
 from judge_local.engine.interrupt import Interrupter
-from judge_local.engine.pace import SLOTS_UNMEASURED, best_slots, measure, piece_beside
+from judge_local.engine.pace import SLOTS_UNMEASURED, Pace, best_slots, piece_beside
 from judge_local.engine.protocol import BATCH_TOKENS, Generate, Generated, Settings
 from judge_local.engine.runs import Group, Outcome, Run, Writer, common_prefix, open_group
-from judge_local.errors import DeadlineExceededError, EngineError, JudgeLocalError
+from judge_local.engine.shelf import Shelf
+from judge_local.errors import EngineError, JudgeLocalError
 
-SWEEP_SECONDS: Final = 0.1
-"""How often waiting submissions are looked through for those that are over."""
+TOTALS: Final = (
+    *("requests", "prompt_tokens", "shared_tokens", "read_tokens"),
+    *("written_tokens", "forced_tokens", "drafted_tokens", "accepted_tokens"),
+    *("steps", "decode_seconds", "draw_seconds", "other_seconds"),
+)
+"""What is counted over the life of a scheduler. `prompt_tokens` are those of all prompts of runs that have ended;
+`read_tokens` of them were evaluated, `shared_tokens` copied from another run or kept from before. Of `written_tokens`,
+the grammar left no choice about `forced_tokens`, and `accepted_tokens` of the `drafted_tokens` are among the rest."""
 
 Deliver = Callable[[str, Outcome], None]
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """A submission that has not been opened."""
-
-    requests: list[Generate]
-    asked_at: float
 
 
 class Scheduler:
@@ -59,6 +58,7 @@ class Scheduler:
         interrupter: knows which requests are over.
         abort: stops a decode.
         deliver: called once for each request that was submitted, in the order in which they end.
+        shelf: what earlier processes have left, and what is left for those to come.
     """
 
     def __init__(
@@ -69,14 +69,20 @@ class Scheduler:
         interrupter: Interrupter,
         abort: AbortFlag,
         deliver: Deliver,
+        shelf: Shelf,
     ) -> None:
         self._model, self._assembler, self._settings = model, assembler, settings
-        self._interrupter, self._abort = interrupter, abort
+        self._interrupter = interrupter
         self._deliver = deliver
+        self._pace = Pace(model, settings, abort, shelf)
         self.n_ctx = min(settings.n_ctx or model.n_ctx_train, model.n_ctx_train)
         self._writer = Writer(model, assembler)
-        self._cells = Cells(model, settings, abort)
-        self._waiting: deque[_Waiting] = deque()
+        self._cells = Cells(model, settings, abort, shelf)
+        self._waiting = Admission(
+            lambda requests, asked_at: open_group(requests, asked_at, assembler, self.n_ctx),
+            self._end_if_over,
+            self._end,
+        )
         self._reading: Group | None = None
         self._opened: Group | None = None
         """The next to be read, when the context has no room for it yet."""
@@ -86,22 +92,11 @@ class Scheduler:
         """Runs decoded at once."""
         self._slots_settled = settings.slots is not None or settings.deterministic or model.recurrent
         self._free = free_slots(self._cells.most_slots)
-        self._swept_at = 0.0
         self._crowded = False
         """There was no room for what is live: nothing is started until something has ended."""
-        self.totals: dict[str, float] = dict.fromkeys(
-            (
-                "requests",
-                "prompt_tokens",
-                "read_tokens",
-                "written_tokens",
-                "forced_tokens",
-                "steps",
-                "decode_seconds",
-                "draw_seconds",
-                "other_seconds",
-            ),
-            0.0,
+        self.totals: dict[str, float] = dict.fromkeys(TOTALS, 0.0)
+        self._advance = Advance(
+            self._writer, self._pace, self.totals, guesses=not (settings.deterministic or model.recurrent)
         )
 
     @property
@@ -111,7 +106,7 @@ class Scheduler:
 
     def submit(self, requests: Sequence[Generate]) -> None:
         """Take in a submission, behind those that wait."""
-        self._waiting.append(_Waiting(list(requests), time.monotonic()))
+        self._waiting.add(requests)
 
     def step(self) -> None:
         """Do one batch of work. A fault of the engine ends every run it was about, and the context with it."""
@@ -130,9 +125,8 @@ class Scheduler:
     def refuse(self, error: JudgeLocalError) -> None:
         """End everything that waits or runs with `error`."""
         self._fail(error)
-        for waiting in self._waiting:
-            for request in waiting.requests:
-                self._end(request.id, error)
+        for request in self._waiting:
+            self._end(request.id, error)
         self._waiting.clear()
 
     def close(self) -> None:
@@ -153,31 +147,18 @@ class Scheduler:
             if self._reading is not None:
                 return
             if self._opened is None:
-                self._opened = self._open_next()
+                self._opened = self._waiting.open_next()
             if self._opened is None or not self._begin(self._opened):
                 return
             self._reading, self._opened = self._opened, None
 
     def _settle_slots(self) -> None:
         """The first time that more wait than the slots hold, find out how many slots there should be."""
-        if self._slots_settled or sum(len(each.requests) for each in self._waiting) <= self._slots:
+        if self._slots_settled or not self._waiting.holds_more_than(self._slots):
             return
         self._slots_settled = True
         self._interrupter.watch(())
-        self._slots = min(
-            best_slots(measure(self._model, self._settings, self._abort)), self._cells.most_slots
-        )
-
-    def _open_next(self) -> Group | None:
-        while self._waiting:
-            waiting = self._waiting.popleft()
-            wanted = [request for request in waiting.requests if not self._end_if_over(request.id)]
-            group, errors = open_group(wanted, waiting.asked_at, self._assembler, self.n_ctx)
-            for request, error in errors.items():
-                self._end(request, error)
-            if group is not None:
-                return group
-        return None
+        self._slots = min(best_slots(self._pace.measure()), self._cells.most_slots)
 
     def _begin(self, group: Group) -> bool:
         """Give `group` the reader's sequence. False when it has to wait for room."""
@@ -187,14 +168,16 @@ class Scheduler:
                 return False
             self._cells.discard()
             self._free = free_slots(self._cells.most_slots)
-        source, shared = self._best_source(group.shared)
-        needed = len(group.shared) - shared + max(own_cells(run, group) for run in group.runs)
+        beginning = self._assembler.beginning(group.runs[0].request.system)
         if alone:
             # The one moment at which a context can be exchanged for a larger one.
             cells = self._cells.wanted(group, slots=self._slots, more_wait=bool(self._waiting))
             if self._cells.context is None or self._cells.count < cells:
                 self._cells.make(cells)
-                shared = 0
+            if common_prefix([self._cells.kept, group.shared]) < len(beginning) <= len(group.shared):
+                self._cells.fetch(beginning)
+        source, shared = self._best_source(group.shared)
+        needed = len(group.shared) - shared + max(own_cells(run, group) for run in group.runs)
         if self._cells.context is None or self._used_cells() + needed > self._cells.count:
             if not alone:
                 return False
@@ -209,6 +192,8 @@ class Scheduler:
                 context.forget(READER)
                 shared = 0
         group.evaluated = group.borrowed = shared
+        group.beginning = beginning if len(beginning) <= len(group.shared) else []
+        self.totals["shared_tokens"] -= group.fresh
         return True
 
     def _best_source(self, tokens: list[int]) -> tuple[int, int]:
@@ -235,6 +220,7 @@ class Scheduler:
             if self._live and self._used_cells() + own_cells(run, group) > context.n_ctx:
                 return
             group.runs.popleft()
+            self.totals["shared_tokens"] += len(group.shared)
             sequence = self._free.pop()
             context.copy(READER, sequence)
             self._live.append(run)
@@ -253,9 +239,10 @@ class Scheduler:
         """Keep in sequence 0 what the submission to come shares with `group`; all of it when none is known."""
         if self._settings.deterministic:
             return
+        self._cells.shelve(group.beginning)
         keep = len(group.shared)
         if self._opened is None:
-            self._opened = self._open_next()
+            self._opened = self._waiting.open_next()
         if self._opened is not None:
             keep = common_prefix([group.shared, self._opened.shared])
             if common_prefix([self._cells.kept, self._opened.shared]) >= keep:
@@ -268,13 +255,15 @@ class Scheduler:
         context, reading = self._cells.context, self._reading
         assert context is not None  # There is one as long as anything runs or is read.
         batch = Batch()
-        taken: list[tuple[Run, int, int]] = []
+        taken: list[Taken] = []
         for run in self._live:
             count = batch.add(run.pending, run.position, run.sequence, ends_in_logits=True)
             if count:
-                taken.append((run, count, len(batch) - 1))
+                taken.append(Taken(run, count, [len(batch) - 1]))
         read = 0
-        if reading is not None and reading.evaluated < len(reading.shared):
+        if reading is None or reading.evaluated == len(reading.shared):
+            self._advance.add_guesses(batch, taken, self._group_of)
+        else:  # A prompt that is read fills the batch by itself.
             left = reading.shared[reading.evaluated :]
             most = piece_beside(len(batch), len(left)) if taken else BATCH_TOKENS
             read = batch.add(left, reading.evaluated, READER, most=most)
@@ -297,17 +286,13 @@ class Scheduler:
         if reading is not None:
             reading.evaluated += read
             self.totals["read_tokens"] += read
-        for run, count, row in taken:
-            self.totals["read_tokens"] += max(0, min(count, len(run.prompt) - run.position))
-            run.position += count
-            del run.pending[:count]
+        for one in taken:
+            run = one.run
+            self.totals["read_tokens"] += max(0, min(one.count, len(run.prompt) - run.position))
+            run.position += one.count
+            del run.pending[: one.count]
             if not run.pending:
-                try:
-                    outcome = self._writer.draw(
-                        run, context.logits(row), partial(context.forget, run.sequence)
-                    )
-                except JudgeLocalError as error:
-                    outcome = error
+                outcome = self._advance.draw(context, one)
                 if outcome is not None:
                     self._leave(run, outcome)
         self.totals["draw_seconds"] += time.monotonic() - decoded
@@ -366,10 +351,10 @@ class Scheduler:
         asked_at = group.runs[0].asked_at
         if self._opened is not None and self._opened is not group:
             opened = self._opened
-            self._waiting.appendleft(_Waiting([run.request for run in opened.runs], opened.runs[0].asked_at))
+            self._waiting.put_back([run.request for run in opened.runs], opened.runs[0].asked_at)
             self._opened = None
         group.runs.clear()
-        self._waiting.appendleft(_Waiting(requests, asked_at))
+        self._waiting.put_back(requests, asked_at)
 
     # Ends.
 
@@ -387,14 +372,7 @@ class Scheduler:
             self._reading = None
         if self._opened is not None and not self._opened.runs:
             self._opened = None
-        now = time.monotonic()
-        if now - self._swept_at >= SWEEP_SECONDS:
-            self._swept_at = now
-            for waiting in self._waiting:
-                waiting.requests = [
-                    request for request in waiting.requests if not self._end_if_over(request.id)
-                ]
-            self._waiting = deque(waiting for waiting in self._waiting if waiting.requests)
+        self._waiting.sweep()
 
     def _end_if_over(self, request: str, run: Run | None = None) -> bool:
         if not self._interrupter.is_over(request):
@@ -408,9 +386,7 @@ class Scheduler:
         if self._interrupter.is_cancelled(request):
             error = EngineError("request", f"cancelled; {written}")
         else:
-            error = DeadlineExceededError(
-                "request", f"its time ran out; {written}", "Give it more time or use a faster model."
-            )
+            error = self._interrupter.lateness(written)
         if run is not None:
             self._leave(run, error)
         else:

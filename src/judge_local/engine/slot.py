@@ -125,6 +125,11 @@ class SlotReader:
         self._walk = Walk(self._speller.lexicon, matcher, rests)
         self._walk.next()
 
+    @property
+    def reading(self) -> bool:
+        """Whether tokens are evaluated that the run goes back from."""
+        return self._phase in (_Phase.ASIDE, _Phase.AT_SLOT)
+
     def read(self, run: Track, logits: Floats, matcher: Matcher, forget: Forget) -> Floats | None:
         """Take in the logits after all that was pending.
 
@@ -167,6 +172,11 @@ class SlotReader:
         self._cut(run, self._base, forget)
         kept, self._logits = self._logits, None
         return kept
+
+    @property
+    def aside(self) -> bool:
+        """Whether what is evaluated now stands beside the answer: `before` is being read."""
+        return self._phase is _Phase.ASIDE
 
     @property
     def done(self) -> bool:

@@ -10,6 +10,7 @@ has something to do it says about every second how far it is, so that a hang can
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import queue
@@ -24,9 +25,17 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from judge_local.engine import planning, protocol
 from judge_local.engine.childhood import ending_with_parent, messages_only
 from judge_local.engine.lock import Turn, hold_shared, machine_lock
-from judge_local.errors import EngineError, JudgeLocalError, ModelFileError
+from judge_local.errors import (
+    ChatTemplateError,
+    EngineError,
+    JudgeLocalError,
+    ModelFileError,
+    UsageError,
+    excerpt,
+)
 
 if TYPE_CHECKING:
+    from judge_local.engine.assembly import PromptAssembler
     from judge_local.engine.binding import Model
     from judge_local.engine.interrupt import Interrupter
     from judge_local.engine.scheduler import Scheduler
@@ -159,10 +168,10 @@ class _Worker:
     """The loaded model, the queue of submissions, and the thread that reads the client."""
 
     def __init__(self, settings: protocol.Settings, write: Write, pulse: _Pulse) -> None:
-        from judge_local.engine.assembly import PromptAssembler
         from judge_local.engine.binding import AbortFlag, build_info, start_backend
         from judge_local.engine.interrupt import Interrupter
         from judge_local.engine.scheduler import Scheduler
+        from judge_local.engine.shelf import Shelf
 
         started = time.monotonic()
         path = Path(settings.path)
@@ -182,14 +191,23 @@ class _Worker:
                 str(path), "is not a model that writes text", "Choose an instruction-tuned model."
             )
         template = model.chat_template if settings.chat_template is None else settings.chat_template
-        assembler = PromptAssembler(model, template, where=path.name)
+        assembler = _assembler(model, settings, path.name)
         settings = _within_memory(settings, model, layers, self._log)
         abort = AbortFlag()
         self._interrupter: Interrupter = Interrupter(
             abort, on_begun=lambda ids: write({"event": "begun", "ids": ids})
         )
+        engine = f"llama-cpp-python {info['version']}; {info['system']}"
+        cache = settings.cache_path
+        shelf = Shelf(
+            # What another build of llama.cpp has computed is of no use, and may not even be readable.
+            None
+            if cache is None or not settings.weights
+            else Path(cache) / hashlib.sha256(engine.encode()).hexdigest()[:16],
+            say=self._log,
+        )
         self._scheduler: Scheduler = Scheduler(
-            model, assembler, settings, self._interrupter, abort, self._deliver
+            model, assembler, settings, self._interrupter, abort, self._deliver, shelf
         )
         pulse.totals = self._scheduler.totals
         self._queue: queue.SimpleQueue[list[protocol.Generate] | None] = queue.SimpleQueue()
@@ -198,11 +216,12 @@ class _Worker:
             template=template or "",
             n_ctx=self._scheduler.n_ctx,
             n_vocab=model.n_vocab,
-            engine=f"llama-cpp-python {info['version']}; {info['system']}",
+            engine=engine,
             recurrent=model.recurrent,
             gpu_offload=info["gpu_offload"],
             n_gpu_layers=layers,
             load_seconds=time.monotonic() - started,
+            thinks=assembler.style is not None,
             notes=assembler.notes,
         )
 
@@ -259,6 +278,7 @@ class _Worker:
 
     def _work_off(self, turn: Turn) -> None:
         """Step until nothing is left, or until another process has waited long enough, taking in what comes meanwhile."""
+        self._interrupter.machine_taken = False
         until = time.monotonic() + _TURN_SECONDS
         while self._scheduler.busy:
             self._take_in()
@@ -279,6 +299,7 @@ class _Worker:
 
     def _nothing_left(self) -> bool:
         """While the machine is another's: end what is cancelled or late. True when that was all."""
+        self._interrupter.machine_taken = True
         self._take_in()
         self._scheduler.drop_over()
         return not self._scheduler.busy
@@ -288,6 +309,26 @@ class _Worker:
             self._write({"event": "result", **protocol.to_json(outcome)})
         else:
             self._write({"event": "error", "id": request, "error": protocol.error_to_json(outcome)})
+
+
+def _assembler(model: Model, settings: protocol.Settings, name: str) -> PromptAssembler:
+    """The maker of prompts for `model`.
+
+    Raises:
+        ChatTemplateError: the model has no template, or one that cannot be used.
+        UsageError: the template that was given by hand cannot be used; nothing is wrong with the model's file.
+    """
+    from judge_local.engine.assembly import PromptAssembler
+
+    given = settings.chat_template
+    if given is None:
+        return PromptAssembler(model, model.chat_template, where=name, thinking=settings.thinking)
+    try:
+        return PromptAssembler(model, given, where=name, thinking=settings.thinking)
+    except ChatTemplateError as error:
+        problem = error.problem.replace("its chat template", excerpt(given, 60)) if given else "it is empty"
+        remedy = "Mend it, or leave it out to use the model's own."
+        raise UsageError("chat template", problem, remedy) from error
 
 
 if __name__ == "__main__":

@@ -29,10 +29,9 @@ from judge_local.models.registry import (
     check_name,
     file_names,
     name_from,
-    now_utc,
+    register,
     stored_file,
     taken,
-    write_entry,
 )
 
 if TYPE_CHECKING:
@@ -64,16 +63,13 @@ def import_file(
             if all(check.state == "ok" for check in store.verify(here)):
                 on_event(f"{name}: is on this disk already")
                 return here
-        model = StoredModel(
-            name=name,
-            folder=store.directory,
-            files=_take(store.directory, name, bare, on_event),
+        return register(
+            store.directory,
+            name,
+            _take(store.directory, name, bare, on_event),
             source=f"file:{bare.path}",
             licence=known.licence if known else None,
-            pulled_at=now_utc(),
         )
-        write_entry(model)
-    return model
 
 
 def _hold_to_catalog(name: str, model: StoredModel) -> None:

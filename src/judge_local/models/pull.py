@@ -57,10 +57,9 @@ from judge_local.models.registry import (
     check_name,
     file_names,
     name_from,
-    now_utc,
+    register,
     stored_file,
     taken,
-    write_entry,
 )
 from judge_local.models.sources import Offer, RemoteFile, Source
 from judge_local.models.sources.web import STALL_SECONDS
@@ -262,17 +261,15 @@ class _Puller:
             files.append(self._one(str(reference), source, file, target, done, total))
             done += files[-1].size_bytes
         asked = getattr(reference, "revision", None)
-        model = StoredModel(
-            name=name,
-            folder=self.store.directory,
-            files=tuple(files),
+        model = register(
+            self.store.directory,
+            name,
+            files,
             source=offer.source,
-            revision=offer.revision,
             licence=known.licence if known else offer.licence,
-            pulled_at=now_utc(),
-            extra={"asked": asked} if asked not in (None, offer.revision) else {},
+            revision=offer.revision,
+            extra={"asked": asked} if asked not in (None, offer.revision) else None,
         )
-        write_entry(model)
         for part in self.store.parts_of(name):
             part.unlink(missing_ok=True)
         self.on_event(

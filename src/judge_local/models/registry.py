@@ -153,6 +153,44 @@ def entry_path(folder: Path, name: str) -> Path:
     return folder / f"{name}.json"
 
 
+def register(
+    folder: Path,
+    name: str,
+    files: Sequence[StoredFile],
+    *,
+    source: str,
+    licence: str | None,
+    revision: str | None = None,
+    extra: Mapping[str, Any] | None = None,
+) -> StoredModel:
+    """Make a model of `files`, which are in their places in `folder`: from now on it is on this disk.
+
+    Args:
+        folder: the models folder.
+        name: the model's.
+        files: at least one, all parts of it.
+        source: where it came from.
+        licence: its SPDX name, where it is known.
+        revision: the commit it was at, where its source has such.
+        extra: what else is to be remembered.
+
+    Raises:
+        ModelStoreError: the folder cannot be written.
+    """
+    model = StoredModel(
+        name=name,
+        folder=folder,
+        files=tuple(files),
+        source=source,
+        revision=revision,
+        licence=licence,
+        pulled_at=now_utc(),
+        extra=extra or {},
+    )
+    write_entry(model)
+    return model
+
+
 def write_entry(model: StoredModel) -> None:
     """Write the model's entry, completely or not at all.
 

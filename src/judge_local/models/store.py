@@ -69,6 +69,18 @@ def models_directory() -> Path:
     return platformdirs.user_data_path("judge-local", appauthor=False) / "models"
 
 
+def cache_directory() -> Path:
+    """What is quicker to read again than to compute again: `JUDGE_LOCAL_CACHE_DIR`, else the platform's cache folder.
+
+    Nothing is created. Deleting it costs nothing but time.
+    """
+    if named := os.environ.get("JUDGE_LOCAL_CACHE_DIR"):
+        return Path(named).expanduser().absolute()
+    import platformdirs
+
+    return platformdirs.user_cache_path("judge-local", appauthor=False)
+
+
 @dataclass(frozen=True, slots=True)
 class FileCheck:
     """What verifying one file found."""

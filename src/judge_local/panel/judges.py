@@ -24,9 +24,9 @@ from judge_local.completion import make_validator
 from judge_local.consensus import compute_consensus
 from judge_local.ensemble import judge_claim
 from judge_local.errors import BudgetExpiredError, ProviderError, SchemaError, UsageError, excerpt
-from judge_local.panel.runner import FallbackCause, PanelResult, Via, run_panel
+from judge_local.panel.runner import FallbackCause, PanelResult, Via, check_budget, run_panel
 from judge_local.prompt import build_prompt, tripwires
-from judge_local.providers.base import InferenceProvider
+from judge_local.providers.base import InferenceProvider, check_provider
 from judge_local.resilience import RetryOptions, check_seconds
 from judge_local.run import JudgeRun
 from judge_local.verdict import VERDICT_SCHEMA, check_verdict_schema
@@ -173,8 +173,9 @@ async def judge_panel(
     check_verdict_schema(schema)
     if not judges or isinstance(judges, str):
         raise UsageError("judges", f"{excerpt(judges)} is no list of judges", "Name at least one.")
-    limit = budget_seconds if call_timeout_seconds is None else call_timeout_seconds
-    check_seconds("call_timeout_seconds", limit)
+    limit = check_budget(budget_seconds)
+    if call_timeout_seconds is not None:
+        limit = check_seconds("call_timeout_seconds", call_timeout_seconds)
     opened: dict[str, Judge] = {}
     primaries = [_seated(judge, opened) for judge in judges]
     spares = [_seated(judge, opened) for judge in substitutes]
@@ -373,13 +374,12 @@ def _is_online(seat: _Seat) -> bool:
 
 def _seated(judge: str | InferenceProvider | Judge, opened: dict[str, Judge]) -> Judge:
     """`judge` as one; what is opened for it here is put into `opened`, and shared by all who name it."""
-    if isinstance(judge, Judge):
-        return judge
     if isinstance(judge, str):
         if judge not in opened:
             opened[judge] = open_judge(judge)
         return opened[judge]
-    return Judge(name=judge.model, provider=judge)
+    check_provider(judge.provider if isinstance(judge, Judge) else judge)
+    return judge if isinstance(judge, Judge) else Judge(name=judge.model, provider=judge)
 
 
 async def _close(judges: Sequence[Judge], until: float) -> None:

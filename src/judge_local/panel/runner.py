@@ -126,7 +126,7 @@ async def run_panel(
     """
     panel = _Panel(
         slots=tuple(slots),
-        budget_seconds=_check_budget(budget_seconds),
+        budget_seconds=check_budget(budget_seconds),
         retry=retry,
         resolve_slot=resolve_slot,
         is_online=is_online,
@@ -331,7 +331,12 @@ class _Panel(Generic[T, A, M]):
         return self.sealed or self.cancelled() or asyncio.get_running_loop().time() >= self.deadline
 
 
-def _check_budget(seconds: Any) -> float:
+def check_budget(seconds: Any) -> float:
+    """`seconds`, which must be finite and above 0.
+
+    Raises:
+        NumberError: it is not.
+    """
     number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
     if not number or not math.isfinite(seconds) or seconds <= 0:
         raise NumberError(

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from judge_local.errors import UsageError, excerpt
 from judge_local.run import Note, TokenUsage
 
 
@@ -39,7 +40,10 @@ class CompletionRequest:
     slot: str = "/match"
     """JSON pointer to the enum property whose options' probabilities are asked for."""
     option_bias: Mapping[str, float] | None = None
+    """By option of the slot, what is added to the logarithm of its probability before one is drawn. A provider that
+    cannot refuses."""
     score_only: bool = False
+    """Write nothing: read `probabilities["before"]` of the slot. A provider that cannot refuses."""
     max_tokens: int | None = None
     """Upper limit of generated tokens; None takes what the grammar's longest text needs."""
     deadline: float | None = None
@@ -51,10 +55,12 @@ class CompletionResponse:
     """One answer. `json` is parsed, not validated: validation is `completion`'s."""
 
     json: Any
+    """None where scores alone were asked for."""
     text: str | None = None
     """The answer as it was written, before parsing."""
     usage: TokenUsage | None = None
     probabilities: Mapping[str, Mapping[str, float]] | None = None
+    """`before` and `slot`: option → probability, without a bias."""
     fingerprint: str | None = None
     notes: tuple[Note, ...] = ()
     stats: Mapping[str, float] = field(default_factory=dict)
@@ -91,3 +97,25 @@ class InferenceProvider(Protocol):
             JudgeLocalError: no usable answer came; its `retryable` says whether asking again may help.
         """
         ...
+
+
+def check_provider(provider: Any) -> None:
+    """Refuse what cannot be asked, before anything else is done with it.
+
+    Raises:
+        UsageError: it is a text, a class, or something else that is no provider.
+    """
+    if isinstance(provider, type):
+        raise UsageError("provider", f"{provider.__name__} is a class", f"Pass {provider.__name__}(…).")
+    if isinstance(provider, str):
+        raise UsageError(
+            "provider",
+            f"{excerpt(provider)} is a text",
+            "Pass LocalProvider(…) for a model on this disk, or OpenAIProvider(…) for a server.",
+        )
+    if not all(hasattr(provider, name) for name in ("provider", "model", "complete_json")):
+        raise UsageError(
+            "provider",
+            f"{excerpt(provider)} is no provider",
+            "It needs provider, model and complete_json, as LocalProvider has them.",
+        )

@@ -27,6 +27,7 @@ from judge_local.run import Note, TokenUsage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from judge_local.engine.counting import TokenCounter
     from judge_local.engine.protocol import Facts, Generate, Generated
     from judge_local.grammar import Grammar
     from judge_local.models.store import Store
@@ -63,8 +64,15 @@ class LocalProvider:
         on_event: gets lines for a person (waiting, restarted), from any thread.
         store: where models are; None is the default folder.
         chat_template: Jinja source to use in place of the file's own.
+        thinking: tokens that a model which thinks may think before it answers; 0 closes its think block at once.
+        keep: leave in the cache folder (`JUDGE_LOCAL_CACHE_DIR`, else the platform's) what every prompt begins with and
+            what this machine was measured to do, so that the next process starts sooner. No subject is kept.
         probabilities: where those of the options at a request's slot are read: `"before"` anything is written, and at
             the `"slot"` itself. Each costs a few tokens a run and changes no answer.
+        top_k: above temperature 0, draw from this many of the likeliest tokens; 0 is all.
+        top_p: of these, from the likeliest that together have this share of the probability; 1 is all.
+        min_p: of these, from those at least this share as likely as the likeliest; 0 is all. The three look at what the
+            model says before the grammar does, in this order; a filter that leaves nothing the grammar allows gives way.
 
     Raises:
         UnknownModelError, ModelMissingError: no such model here.
@@ -89,12 +97,17 @@ class LocalProvider:
         on_event: Callable[[str], None] | None = None,
         store: Store | None = None,
         chat_template: str | None = None,
+        thinking: int = 0,
+        keep: bool = True,
         probabilities: Sequence[str] = PLACES,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
     ) -> None:
         from judge_local.engine.client import EngineClient
         from judge_local.engine.protocol import Settings
         from judge_local.models.hardware import available_memory_bytes, usable_cores
-        from judge_local.models.store import Store
+        from judge_local.models.store import Store, cache_directory
 
         for name, value in (("n_ctx", n_ctx), ("n_threads", n_threads)):
             if value is not None and value < 1:
@@ -103,6 +116,13 @@ class LocalProvider:
             raise UsageError(
                 "probabilities", f"{excerpt(probabilities)} are not places", f"They are {', '.join(PLACES)}."
             )
+        for name, count in (("top_k", top_k), ("thinking", thinking)):
+            if count < 0:
+                raise UsageError(name, f"{count} is less than 0")
+        for name, share in (("top_p", top_p), ("min_p", min_p)):
+            if not 0 <= share <= 1:
+                raise UsageError(name, f"{share} is not within 0..1")
+        self._filters: dict[str, float] = {"top_k": top_k, "top_p": top_p, "min_p": min_p}
         self._places = tuple(place for place in PLACES if place in probabilities)
         store = store or Store()
         found = store.the_only() if model is None else store.find(str(model))
@@ -116,6 +136,9 @@ class LocalProvider:
             memory_bytes=available_memory_bytes(),
             deterministic=deterministic,
             chat_template=chat_template,
+            thinking=thinking,
+            weights=found.sha256,
+            cache_path=str(cache_directory() / "engine") if keep else None,
             wait=wait,
         )
         self._client = EngineClient(self._settings, say=on_event)
@@ -125,6 +148,11 @@ class LocalProvider:
     def model(self) -> str:
         """Name and the first twelve digits of the weights' sha256: a concrete model, never a selector."""
         return f"{self._name}@{self._sha256[:12]}"
+
+    @property
+    def model_sha256(self) -> str:
+        """SHA-256 of the weights, 64 hex digits."""
+        return self._sha256
 
     @property
     def settings_key(self) -> str:
@@ -138,6 +166,8 @@ class LocalProvider:
                 "template": None if template is None else _digest(template),
                 "deterministic": self._settings.deterministic,
                 "probabilities": self._places,
+                "filters": self._filters,
+                "thinking": self._settings.thinking,
             },
             sort_keys=True,
         )
@@ -151,11 +181,38 @@ class LocalProvider:
         """Begin loading the model now, without waiting for it, rather than with the first request."""
         self._client.start()
 
+    def counter(self) -> TokenCounter:
+        """What counts the tokens of prompts for this model: a small process without weights, to be closed.
+
+        Raises:
+            ModelFileError, ChatTemplateError: the model cannot be used.
+        """
+        from judge_local.engine.counting import TokenCounter
+
+        return TokenCounter(self._settings.path, chat_template=self._settings.chat_template)
+
+    def asked(self, request: CompletionRequest) -> Generate:
+        """What the engine is asked for `request`: its texts as the model reads them, and room for the answer.
+
+        Raises:
+            SchemaError: a schema that no grammar can hold.
+        """
+        return self._generate(request, self._grammar(request, pinned=True))
+
+    def context_tokens(self) -> int | None:
+        """The most tokens of one prompt with its answer, from the file's header; None where that does not say."""
+        from judge_local.models.gguf import read_header
+
+        trained = read_header(Path(self._settings.path)).context_length
+        sizes = [size for size in (trained, self._settings.n_ctx) if size is not None]
+        return min(sizes, default=None)
+
     async def facts(self) -> Facts:
         """What the engine says of the loaded model; loads it when it is not.
 
         Raises:
             ModelFileError, ChatTemplateError: the model cannot be used.
+            UsageError: the chat template that was given cannot be.
         """
         return await self._client.facts()
 
@@ -186,6 +243,7 @@ class LocalProvider:
         Raises:
             SchemaError: a schema that no grammar can hold; raised before the first token.
             ModelFileError, ChatTemplateError: the model cannot be used.
+            UsageError: the chat template that was given cannot be.
             EngineCrashedError: the worker died while loading.
         """
         for request in requests:
@@ -250,6 +308,9 @@ class LocalProvider:
                 else min(limit, MOST_TYPICAL_TOKENS, max(1, grammar.max_chars // TYPICAL_CHARS_PER_TOKEN))
             ),
             temperature=request.temperature,
+            top_k=int(self._filters["top_k"]),
+            top_p=self._filters["top_p"],
+            min_p=self._filters["min_p"],
             seed=request.seed,
             slot=slot,
             score_only=request.score_only,
@@ -306,6 +367,8 @@ class LocalProvider:
             "temperature": request.temperature,
             "deterministic": self._settings.deterministic,
             "probabilities": self._places,
+            "filters": self._filters if request.temperature > 0 else None,
+            "thinking": self._settings.thinking,
             "optionBias": {option: value for option, value in (request.option_bias or {}).items() if value},
             "scoreOnly": request.score_only,
         }

@@ -44,13 +44,19 @@ class MockProvider:
         responses: at least one scripted answer. `{"error": text}` raises `ProviderError`, so the run is retried.
         provider: the engine's name to give.
         model: the model's name to give.
+        remember: `False` forgets each request once it is answered, so that millions of them take no memory.
 
     Raises:
         UsageError: there are no responses, or one has no form that is known.
     """
 
     def __init__(
-        self, responses: Sequence[Scripted], *, provider: str = "mock", model: str = "mock-model"
+        self,
+        responses: Sequence[Scripted],
+        *,
+        provider: str = "mock",
+        model: str = "mock-model",
+        remember: bool = True,
     ) -> None:
         if not responses:
             raise UsageError("MockProvider", "there are no responses", _FORMS)
@@ -61,8 +67,10 @@ class MockProvider:
         self.provider: Final = provider
         self.model: Final = model
         self.requests: Final[list[CompletionRequest]] = []
-        """What was asked so far, in order."""
+        """What was asked so far, in order; empty where nothing is remembered."""
         self._responses = tuple(responses)
+        self._asked = 0
+        self._remember = remember
 
     async def complete_json(self, request: CompletionRequest) -> CompletionResponse:
         """The next scripted answer.
@@ -70,8 +78,10 @@ class MockProvider:
         Raises:
             ProviderError: the script says `{"error": …}`.
         """
-        response = self._responses[len(self.requests) % len(self._responses)]
-        self.requests.append(request)
+        response = self._responses[self._asked % len(self._responses)]
+        self._asked += 1
+        if self._remember:
+            self.requests.append(request)
         if isinstance(response, Exception):
             raise response
         if isinstance(response, CompletionResponse):
