@@ -90,6 +90,21 @@ async def test_a_server_that_gives_no_answers_is_named(
         await server(url, ROWS, 3, together=True, max_tokens=77, on_progress=lambda *_: None)
 
 
+async def test_llama_server_counts_the_tokens_of_the_first_answer_alone(
+    served: tuple[str, type[Server]],
+) -> None:
+    url, handler = served
+    data = {
+        "choices": [{"message": {"content": verdict()}}] * 3,
+        "usage": {"completion_tokens": 50},
+        "timings": {"predicted_n": 50},
+    }
+    handler.reply = json.dumps(data).encode()
+    score = await server(url, ROWS[:1], 3, together=True, max_tokens=77, on_progress=lambda *_: None)
+
+    assert (score.verdicts, score.tokens) == (3, 50)
+
+
 def test_only_whole_and_valid_answers_count() -> None:
     requests = requests_of(ROWS[:1], 6)
     answers = [

@@ -59,6 +59,7 @@ class Score:
         """The score as a JSON object."""
         return {
             "verdictsPerMinute": round(self.rate, 2),
+            "answersPerMinute": round(60 * self.asked / self.seconds, 2),
             "seconds": round(self.seconds, 3),
             "valid": self.verdicts,
             "asked": self.asked,
@@ -210,6 +211,8 @@ async def _complete(url: str, request: Request, count: int, max_tokens: int) -> 
         data = json.loads(reply.body)
         choices = [choice["message"]["content"] or "" for choice in data["choices"]]
         tokens = int(data["usage"]["completion_tokens"])
+        # With n above 1, llama-server counts the first answer's tokens alone; the standard is to count all of them.
+        first_alone = data.get("timings", {}).get("predicted_n") == tokens
     except (ValueError, KeyError, TypeError) as error:
         said = excerpt(reply.body[:200].decode("utf-8", "replace"))
         raise RemoteError(url, f"answered {reply.status} with {said}", "Look at the server's log.") from error
@@ -217,4 +220,4 @@ async def _complete(url: str, request: Request, count: int, max_tokens: int) -> 
         raise RemoteError(
             url, f"gave {len(choices)} answers where n={count} was asked", "Use another server."
         )
-    return [(text, round(tokens / count)) for text in choices]
+    return [(text, tokens if first_alone else round(tokens / count)) for text in choices]

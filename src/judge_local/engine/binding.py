@@ -13,10 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +25,7 @@ from llama_cpp._ggml import libggml
 
 from judge_local.engine.devices import devices
 from judge_local.engine.planning import Shape
+from judge_local.engine.stderr import because, captured_stderr
 from judge_local.errors import EngineError, GrammarRejectedError, ModelFileError
 
 REFUSED: Final = -1e30
@@ -291,29 +289,3 @@ def _token_array(candidates: np.ndarray[Any, Any]) -> tuple[Any, Any]:
         sorted=False,
     )
     return array, ctypes.byref(array)
-
-
-def because(said: str) -> str:
-    """The last line that llama.cpp `said`, in brackets; empty where it said nothing."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return f" ({lines[-1][:200]})" if lines else ""
-
-
-@contextmanager
-def captured_stderr() -> Iterator[Callable[[], str]]:
-    """Hold file descriptor 2 in a file meanwhile: some of llama.cpp's reasons go there, past its log callback.
-
-    What is yielded gives the text once the block has ended.
-    """
-    sys.stderr.flush()
-    text = ""
-    with tempfile.TemporaryFile() as held:
-        kept = os.dup(2)
-        os.dup2(held.fileno(), 2)
-        try:
-            yield lambda: text
-        finally:
-            os.dup2(kept, 2)
-            os.close(kept)
-            held.seek(0)
-            text = held.read().decode("utf-8", "replace")

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from llama_cpp import llama_cpp as _llama
 
-from judge_local.engine.binding import AbortFlag, Model, because, captured_stderr
+from judge_local.engine.binding import AbortFlag, Model
+from judge_local.engine.stderr import because, captured_stderr
 from judge_local.errors import EngineError
 
 
