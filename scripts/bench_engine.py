@@ -29,7 +29,8 @@ EXAMPLES: Final = Path(__file__).resolve().parents[1] / "examples"
 BARE: Final = """
 import json, sys, time
 from pathlib import Path
-from judge_local.engine.binding import AbortFlag, Context, Model, start_backend
+from judge_local.engine.binding import AbortFlag, Model, start_backend
+from judge_local.engine.context import Context
 from judge_local.engine.protocol import BATCH_TOKENS
 
 path, threads = sys.argv[1], int(sys.argv[2])

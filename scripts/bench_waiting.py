@@ -25,7 +25,8 @@ SETTINGS: Final[dict[str, dict[str, str]]] = {
 DECODE: Final = """
 import sys, time
 from pathlib import Path
-from judge_local.engine.binding import AbortFlag, Context, Model, start_backend
+from judge_local.engine.binding import AbortFlag, Model, start_backend
+from judge_local.engine.context import Context
 
 start_backend()
 context = Context(Model(Path(sys.argv[1])), n_ctx=2304, n_sequences=1, n_outputs=1, n_batch=512, n_threads=int(sys.argv[2]), abort=AbortFlag())

@@ -4,7 +4,7 @@
     python scripts/prove_grammar.py worlds [--schemas 3000]                   set equality on small worlds
     python scripts/prove_grammar.py walk [--walks 300] [--model FILE ...]     no state without an allowed token
     python scripts/prove_grammar.py hostile                                   time and memory of hostile schemas
-    python scripts/prove_grammar.py mutate [--seconds 600]                    what the tests do not notice
+    python scripts/prove_grammar.py mutate [--progress DIR] [--only MODULE]   each change to the code is noticed
 
 Each prints its counts and exits with 1 when something was wrong. `--seed` makes another run of the same kind. The
 schemas are those of the tests; `derive --folder` takes those of a folder too.
@@ -13,7 +13,6 @@ schemas are those of the tests; `derive --folder` takes those of a folder too.
 from __future__ import annotations
 
 import argparse
-import ast
 import importlib
 import json
 import random
@@ -28,20 +27,6 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "scripts")]
-
-MUTATED: Final = ("numbers", "numerals", "strings", "objects")
-KILLERS: Final = (
-    "test_zoo.py",
-    "test_numerals.py",
-    "test_numbers.py",
-    "test_strings.py",
-    "test_objects.py",
-    "test_exhaustive.py",
-    "test_compile.py",
-    "test_public_faults.py",
-)
-SURVIVORS: Final = ROOT / "tests" / "data" / "grammar-survivors.json"
-"""Reviewed mutations that no test notices, each with the reason."""
 
 
 def _tests(name: str) -> Any:
@@ -63,7 +48,7 @@ def derive(texts: int, seed: int, folder: Path | None) -> int:
     if folder is not None:
         score: Any = importlib.import_module("score_grammar")
 
-        sources += [json.dumps(schema, default=score._number) for _, schema, _ in score.cases(folder)]
+        sources += [json.dumps(schema, default=score.plain_number) for _, schema, _ in score.cases(folder)]
     drawers = []
     for source in sources:
         try:
@@ -251,109 +236,6 @@ def hostile() -> int:
     return 1 if slow else 0
 
 
-class _Mutator(ast.NodeTransformer):
-    """Changes the `wanted`-th place that can be changed."""
-
-    _FLIPS: Final = {
-        ast.Lt: ast.LtE,
-        ast.LtE: ast.Lt,
-        ast.Gt: ast.GtE,
-        ast.GtE: ast.Gt,
-        ast.Eq: ast.NotEq,
-        ast.NotEq: ast.Eq,
-        ast.In: ast.NotIn,
-        ast.NotIn: ast.In,
-        ast.Is: ast.IsNot,
-        ast.IsNot: ast.Is,
-    }
-
-    def __init__(self, wanted: int) -> None:
-        self.wanted, self.seen, self.done = wanted, -1, ""
-
-    def _hit(self, node: ast.expr | ast.stmt, what: str) -> bool:
-        self.seen += 1
-        if self.seen == self.wanted:
-            self.done = f"line {node.lineno}: {what}"
-            return True
-        return False
-
-    def visit_Compare(self, node: ast.Compare) -> ast.AST:  # ast's own name
-        self.generic_visit(node)
-        flipped = self._FLIPS.get(type(node.ops[0]))
-        if flipped is not None and self._hit(node, f"{ast.unparse(node)} flipped"):
-            node.ops = [flipped(), *node.ops[1:]]
-        return node
-
-    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:  # ast's own name
-        self.generic_visit(node)
-        if self._hit(node, f"{ast.unparse(node)[:80]}: and, or swapped"):
-            node.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
-        return node
-
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:  # ast's own name
-        self.generic_visit(node)
-        if isinstance(node.op, ast.Not) and self._hit(node, f"{ast.unparse(node)[:80]}: not dropped"):
-            return node.operand
-        return node
-
-    def visit_Constant(self, node: ast.Constant) -> ast.AST:  # ast's own name
-        if type(node.value) is int and node.value < 1000 and self._hit(node, f"{node.value} made one more"):
-            return ast.copy_location(ast.Constant(node.value + 1), node)
-        return node
-
-
-def mutate(seconds: float, seed: int) -> int:
-    """Change one thing at a time in the modules that write values; the tests must notice."""
-    package = ROOT / "src" / "judge_local" / "grammar"
-    jobs = []
-    for module in MUTATED:
-        tree = ast.parse((package / f"{module}.py").read_text(encoding="utf-8"))
-        counter = _Mutator(-1)
-        counter.visit(tree)
-        jobs += [(module, number) for number in range(counter.seen + 1)]
-    random.Random(seed).shuffle(jobs)
-    reviewed = json.loads(SURVIVORS.read_text(encoding="utf-8")) if SURVIVORS.is_file() else {}
-    began, tried, new = time.monotonic(), 0, 0
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "src"
-        subprocess.run(["cp", "-r", str(ROOT / "src"), str(copy)], check=True)
-        for module, number in jobs:
-            if time.monotonic() - began > seconds:
-                break
-            source = (package / f"{module}.py").read_text(encoding="utf-8")
-            mutator = _Mutator(number)
-            tree = ast.fix_missing_locations(mutator.visit(ast.parse(source)))
-            target = copy / "judge_local" / "grammar" / f"{module}.py"
-            target.write_text(ast.unparse(tree), encoding="utf-8")
-            noticed = _noticed(copy)
-            target.write_text(source, encoding="utf-8")
-            tried += 1
-            where, change = mutator.done.removeprefix("line ").split(": ", 1)
-            what = f"{module}: {source.splitlines()[int(where) - 1].strip()}: {change}"
-            if not noticed and what not in reviewed:
-                new += 1
-                print(f"SURVIVED {module}.py, {mutator.done}", flush=True)
-    print(f"mutations {len(jobs)}  tried {tried}  survived, not reviewed {new}  reviewed {len(reviewed)}")
-    return 1 if new else 0
-
-
-def _noticed(copy: Path) -> bool:
-    tests = [str(ROOT / "tests" / "grammar" / name) for name in KILLERS]
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--no-header", *tests]
-    try:
-        run = subprocess.run(
-            command,
-            cwd=ROOT,
-            env={"PYTHONPATH": str(copy), "PATH": "/usr/bin:/bin"},
-            capture_output=True,
-            timeout=180,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return True
-    return run.returncode != 0
-
-
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -363,17 +245,19 @@ def main() -> None:
     parser.add_argument("--schemas", type=int, default=3000)
     parser.add_argument("--walks", type=int, default=300)
     parser.add_argument("--model", type=Path, nargs="*", default=[])
-    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--progress", type=Path, help="mutate: keep what became of each in this folder")
+    parser.add_argument("--only", nargs="*", default=[], help="mutate: these modules only")
+    parser.add_argument("--limit", type=float, default=120.0, help="mutate: seconds for one change, at most")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    importlib.import_module("judge_local.grammar")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    mutations: Any = importlib.import_module("mutate_grammar")
     proofs: dict[str, Callable[[], int]] = {
         "derive": lambda: derive(options.texts, options.seed, options.folder),
         "worlds": lambda: worlds(options.schemas, options.seed),
         "walk": lambda: walk(options.walks, options.seed, options.model),
         "hostile": hostile,
-        "mutate": lambda: mutate(options.seconds, options.seed),
+        "mutate": lambda: mutations.mutate(options.progress, options.only, options.limit),
     }
     raise SystemExit(proofs[options.proof]())
 

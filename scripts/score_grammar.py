@@ -1,6 +1,6 @@
 """Score the schema compiler on a folder of JSON Schemas with labelled instances.
 
-    python scripts/score_grammar.py DIR [--checked KEYWORD ...] [--list] [--seconds 20]
+    python scripts/score_grammar.py DIR [--checked KEYWORD ...] [--any-order] [--unique-one] [--list] [--seconds 20]
 
 A file holds one case `{"schema", "tests": [{"data", "valid"}]}` or a list of them. Each instance is written as the one
 compact text that the grammar has for it. A case is
@@ -24,11 +24,12 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 RIGHT, UNSOUND, OVER, REFUSED, CRASHED = "right", "unsound", "over-constrained", "refused", "crashed"
 OUTCOMES: Final = (RIGHT, UNSOUND, OVER, REFUSED, CRASHED)
@@ -43,6 +44,9 @@ HANDED_OVER: Final = (
     "unevaluatedProperties",
 )
 """What `--checked` alone leaves to the validator where the schema is refused otherwise."""
+
+
+Result = TypeVar("Result")
 
 
 class Score(NamedTuple):
@@ -74,9 +78,9 @@ def cases(folder: Path) -> Iterator[tuple[str, Any, list[dict[str, Any]]]]:
 
 def in_order(value: Any, schemas: list[Any], root: Any) -> Any:
     """`value` with the keys of its objects in the order in which `schemas` declare them."""
-    places = list(_in_place(schemas, root))
+    places = list(in_place(schemas, root))
     if isinstance(value, list):
-        inside = [item for place in places for item in _items(place)]
+        inside = [item for place in places for item in of_items(place)]
         return [in_order(item, inside, root) for item in value]
     if not isinstance(value, dict):
         return value
@@ -85,12 +89,13 @@ def in_order(value: Any, schemas: list[Any], root: Any) -> Any:
         for name in place.get("properties", {}):
             rank.setdefault(name, len(rank))
     return {
-        key: in_order(value[key], [s for place in places for s in _values(place, key)], root)
+        key: in_order(value[key], [s for place in places for s in of_values(place, key)], root)
         for key in sorted(value, key=lambda name: rank.get(name, len(rank)))
     }
 
 
-def _in_place(schemas: list[Any], root: Any) -> Iterator[dict[str, Any]]:
+def in_place(schemas: list[Any], root: Any) -> Iterator[dict[str, Any]]:
+    """The objects among `schemas`, and what they say of the same place through references and combinations."""
     pending, seen = list(schemas), set()
     while pending:
         schema = pending.pop(0)
@@ -110,35 +115,43 @@ def _in_place(schemas: list[Any], root: Any) -> Iterator[dict[str, Any]]:
             pending.append(found)
 
 
-def _items(schema: dict[str, Any]) -> list[Any]:
+def of_items(schema: dict[str, Any]) -> list[Any]:
+    """The schemas of the items of an array."""
     items = schema.get("items", [])
     return (items if isinstance(items, list) else [items]) + list(schema.get("prefixItems", []))
 
 
-def _values(schema: dict[str, Any], key: str) -> list[Any]:
+def of_values(schema: dict[str, Any], key: str) -> list[Any]:
+    """The schemas of the value of a key."""
     named = [schema["properties"][key]] if key in schema.get("properties", {}) else []
     return [*named, *schema.get("patternProperties", {}).values(), schema.get("additionalProperties")]
 
 
-def score(schema: Any, tests: list[dict[str, Any]], checked: tuple[str, ...] | None) -> Score:
-    """Compile `schema` and hold its grammar to the labels."""
+def score(
+    schema: Any,
+    tests: list[dict[str, Any]],
+    checked: tuple[str, ...] | None,
+    asked: dict[str, Any] | None = None,
+) -> Score:
+    """Compile `schema` under the options `asked` and hold its grammar to the labels."""
+    asked = asked or {}
     from judge_local.errors import SchemaError, UnsupportedSchemaError
     from judge_local.grammar import compile_schema
     from judge_local.grammar.parse import canonical, read_schema, to_plain
 
     source = json.dumps(
-        to_plain(read_schema(schema)) if isinstance(schema, bool) else schema, default=_number
+        to_plain(read_schema(schema)) if isinstance(schema, bool) else schema, default=plain_number
     )
     given: tuple[str, ...] = checked or ()
     started = time.perf_counter()
     try:
         try:
-            grammar = compile_schema(source, checked=given)
+            grammar = compile_schema(source, checked=given, **asked)
         except UnsupportedSchemaError:
             if checked != ():
                 raise
             given = HANDED_OVER
-            grammar = compile_schema(source, checked=given)
+            grammar = compile_schema(source, checked=given, **asked)
     except SchemaError as error:
         return Score(REFUSED, REFUSED, str(error), time.perf_counter() - started, 0)
     seconds = time.perf_counter() - started
@@ -148,7 +161,7 @@ def score(schema: Any, tests: list[dict[str, Any]], checked: tuple[str, ...] | N
         wrong: set[str] = set()
         for number, test in enumerate(tests):
             data = in_order(test["data"], [schema], schema) if rekey else test["data"]
-            text = canonical(_exact(data))
+            text = canonical(exact(data))
             accepted = grammar.accepts(text)
             if accepted and validator is not None:
                 accepted = validator.is_valid(json.loads(text))
@@ -175,28 +188,32 @@ def _validator(schema: Any) -> Any:
     from jsonschema import Draft202012Validator
     from jsonschema.validators import validator_for
 
-    plain = json.loads(json.dumps(schema, default=_number))
+    plain = json.loads(json.dumps(schema, default=plain_number))
     kind = validator_for(plain, default=Draft202012Validator)
     return kind(plain, format_checker=kind.FORMAT_CHECKER)
 
 
-def _exact(value: Any) -> Any:
+def exact(value: Any) -> Any:
+    """A value with every number as a decimal, as the compiler reads them."""
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return value
     if isinstance(value, int | Decimal):
         return Decimal(value)
     if isinstance(value, list):
-        return [_exact(item) for item in value]
-    return {key: _exact(item) for key, item in value.items()}
+        return [exact(item) for item in value]
+    return {key: exact(item) for key, item in value.items()}
 
 
-def _number(value: object) -> object:
+def plain_number(value: object) -> object:
+    """A decimal as `json.dumps` is to write it."""
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() and abs(value) < 10**300 else float(value)
     raise TypeError(type(value).__name__)
 
 
-def _work(calls: Connection, checked: tuple[str, ...] | None) -> None:
+def _work(
+    calls: Connection, judge: Callable[[Any, list[dict[str, Any]]], Any], crashed: Callable[[str, float], Any]
+) -> None:
     from judge_local.grammar import compile_schema
 
     # What is imported and made once in a process is not the compile time of a schema.
@@ -204,39 +221,48 @@ def _work(calls: Connection, checked: tuple[str, ...] | None) -> None:
     while True:
         schema, tests = calls.recv()
         try:
-            calls.send(score(schema, tests, checked))
+            calls.send(judge(schema, tests))
         except Exception as error:  # noqa: BLE001 # whatever it is, it is this case's outcome
-            calls.send(Score(CRASHED, CRASHED, f"{type(error).__name__}: {error}", 0.0, 0))
+            calls.send(crashed(f"{type(error).__name__}: {error}", 0.0))
 
 
-class Worker:
-    """A process that scores one case after another, and is replaced when one kills it or does not end."""
+class Worker(Generic[Result]):
+    """A process that judges one case after another, and is replaced when one kills it or does not end."""
 
-    def __init__(self, checked: tuple[str, ...] | None, seconds: float) -> None:
-        self._checked, self._seconds = checked, seconds
+    def __init__(
+        self,
+        judge: Callable[[Any, list[dict[str, Any]]], Result],
+        crashed: Callable[[str, float], Result],
+        seconds: float,
+    ) -> None:
+        self._judge, self._crashed, self._seconds = judge, crashed, seconds
         self._start()
 
     def _start(self) -> None:
         context = multiprocessing.get_context("fork")
         self._calls, theirs = context.Pipe()
-        self._process = context.Process(target=_work, args=(theirs, self._checked), daemon=True)
+        self._process = context.Process(target=_work, args=(theirs, self._judge, self._crashed), daemon=True)
         self._process.start()
         theirs.close()
 
-    def score(self, schema: Any, tests: list[dict[str, Any]]) -> Score:
+    def judge(self, schema: Any, tests: list[dict[str, Any]]) -> Result:
         """What becomes of one case."""
         self._calls.send((schema, tests))
         try:
             if self._calls.poll(self._seconds):
-                result: Score = self._calls.recv()
+                result: Result = self._calls.recv()
                 return result
-            failure = Score(CRASHED, CRASHED, "no end", self._seconds, 0)
+            failure = self._crashed("no end", self._seconds)
         except EOFError:
-            failure = Score(CRASHED, CRASHED, "the process died", 0.0, 0)
+            failure = self._crashed("the process died", 0.0)
         self._process.kill()
         self._process.join()
         self._start()
         return failure
+
+
+def _crashed(reason: str, seconds: float) -> Score:
+    return Score(CRASHED, CRASHED, reason, seconds, 0)
 
 
 def main() -> None:
@@ -248,14 +274,20 @@ def main() -> None:
         nargs="*",
         help="keywords left to the validator; alone: what cannot be enforced, only where needed",
     )
+    parser.add_argument(
+        "--any-order", action="store_true", help="declared keys in any order, up to six an object"
+    )
+    parser.add_argument("--unique-one", action="store_true", help="one item where items must differ")
     parser.add_argument("--list", action="store_true", help="every case that is not right")
     parser.add_argument("--seconds", type=float, default=20.0, help="for one case, at most")
     options = parser.parse_args()
     checked = None if options.checked is None else tuple(options.checked)
-    worker = Worker(checked, options.seconds)
+    asked: dict[str, Any] = {"property_order": "any"} if options.any_order else {}
+    asked |= {"unique": "one"} if options.unique_one else {}
+    worker = Worker(partial(score, checked=checked, asked=asked), _crashed, options.seconds)
     scores: dict[str, Score] = {}
     for name, schema, tests in cases(options.folder):
-        scores[name] = worker.score(schema, tests)
+        scores[name] = worker.judge(schema, tests)
         if options.list and scores[name].outcome != RIGHT:
             print(f"{scores[name].outcome:16} {name}\n    {scores[name].detail[:600]}")
     if not scores:

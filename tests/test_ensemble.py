@@ -413,3 +413,31 @@ async def test_the_fingerprint_of_a_run_knows_the_design() -> None:
 
     assert all(len(one) == 1 and None not in one for one in found)
     assert len(set.union(*found)) == 3
+
+
+async def test_a_bias_is_asked_for_and_recorded_on_every_run() -> None:
+    provider = MockProvider([PASS])
+    runs = await run_ensemble(
+        provider=provider, system="s", user="u", option_bias={"pass": -0.5, "fail": 0.0}
+    )
+
+    assert [run.option_bias for run in runs] == [{"pass": -0.5}] * 3
+    assert [request.option_bias for request in provider.requests] == [{"pass": -0.5}] * 3
+    for none in (None, {}, {"pass": 0}):
+        (run,) = await run_ensemble(provider=provider, system="s", user="u", runs=1, option_bias=none)
+        assert run.option_bias is None
+        assert "optionBias" not in run.to_json()
+
+
+@pytest.mark.parametrize("bias", [{"maybe": 1.0}, {"pass": float("inf")}, {"pass": "1"}, {"pass": True}])
+async def test_a_bias_that_cannot_be_meant(bias: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=r"option_bias: .*pass, fail, partial"):
+        await run_ensemble(provider=MockProvider([PASS]), system="s", user="u", option_bias=bias)
+
+
+async def test_a_biased_decision_is_kept_apart(tmp_path: Path) -> None:
+    cache, provider = JsonCache(tmp_path), MockProvider([PASS])
+    for bias in (None, {"pass": -0.5}, {"pass": 0.5}, {"pass": -0.5, "fail": 0.0}):
+        await judge_claim(provider, SUBJECT, "It opens.", cache=cache, option_bias=bias)
+
+    assert len(provider.requests) == 3 * 3

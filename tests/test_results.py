@@ -165,6 +165,30 @@ def test_what_is_no_object_is_refused():
         Result.from_json([1])
 
 
+@pytest.mark.parametrize(("outcome", "zone"), [("pass", "auto-pass"), ("fail", "auto-fail")])
+def test_no_file_can_settle_a_row_with_an_error(outcome, zone):
+    data = {**result(decided(outcome)).to_json(), "error": "line 1: claim is missing"}
+
+    assert data["zone"] == zone
+    with pytest.raises(UsageError, match="contradicts the error"):
+        Result.from_json(data)
+
+
+@pytest.mark.parametrize(
+    ("panel", "error", "fault"),
+    [
+        (["pass"], None, None),
+        (["pass", "error"], None, None),
+        (["error", "error"], None, "model: it failed."),
+        ([], None, "it has no runs"),
+        ([], "line 1: claim is missing", "line 1: claim is missing"),
+        (["error"], "it was cut off", "it was cut off"),
+    ],
+)
+def test_a_row_without_any_verdict_has_a_fault(panel, error, fault):
+    assert result(decided(*panel), error=error).fault == fault
+
+
 # --- the header -------------------------------------------------------------------------------------------------------
 
 HEADER = {

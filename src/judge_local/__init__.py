@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from judge_local.providers.outlines import OutlinesProvider
     from judge_local.resilience import RetryOptions, with_retry, with_timeout
     from judge_local.run import InferenceRun, JudgeRun, TokenUsage
+    from judge_local.scoring import Scores, score_claim, score_claims
     from judge_local.verdict import VERDICT_SCHEMA, JudgeVerdict, Match
     from judge_local.zones import DEFAULT_ZONES, ConsensusResult, Zone, ZoneThresholds, zone_for
 
@@ -49,6 +50,7 @@ _HOMES = {
     "OutlinesProvider": "providers.outlines",
     "PanelResult": "panel",
     "RetryOptions": "resilience",
+    "Scores": "scoring",
     "TokenUsage": "run",
     "VERDICT_SCHEMA": "verdict",
     "Votes": "consensus",
@@ -66,6 +68,8 @@ _HOMES = {
     "reset_temperature_warning": "ensemble",
     "run_ensemble": "ensemble",
     "run_panel": "panel",
+    "score_claim": "scoring",
+    "score_claims": "scoring",
     "sha256": "cache",
     "with_retry": "resilience",
     "with_timeout": "resilience",
@@ -93,6 +97,7 @@ __all__ = [
     "OutlinesProvider",
     "PanelResult",
     "RetryOptions",
+    "Scores",
     "TokenUsage",
     "Votes",
     "Zone",
@@ -110,6 +115,8 @@ __all__ = [
     "reset_temperature_warning",
     "run_ensemble",
     "run_panel",
+    "score_claim",
+    "score_claims",
     "sha256",
     "with_retry",
     "with_timeout",

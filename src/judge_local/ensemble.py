@@ -67,6 +67,7 @@ async def run_ensemble(
     pinned: Mapping[str, str] | None = None,
     deadline: float | None = None,
     checked: Sequence[str] = (),
+    option_bias: Mapping[str, float] | None = None,
 ) -> list[JudgeRun]:
     """Ask one question `runs` times.
 
@@ -88,6 +89,8 @@ async def run_ensemble(
         pinned: top-level string properties whose value is fixed, for providers that can.
         deadline: a `time.monotonic()` instant; a run that has not been asked by then is errored.
         checked: keywords of the schema that no grammar enforces, left to the validator.
+        option_bias: by option of `match`, what is added to the logarithm of its probability before one is drawn, for
+            providers that can; recorded on every run. Recorded probabilities are those without it.
 
     Returns:
         `runs` runs, in order. From the cache, each has `cached` set.
@@ -100,6 +103,7 @@ async def run_ensemble(
     design = _Design.of(provider, runs, temperature, vary, seed, schema)
     validator = make_validator(schema)
     keys = _decode_order(schema, order)
+    bias = _bias(option_bias, schema)
     for name, value in (pinned or {}).items():
         if not validator.evolve(schema=_declared(schema).get(name, {})).is_valid(value):
             raise UsageError(
@@ -132,6 +136,7 @@ async def run_ensemble(
             order=keys,
             pinned=pinned,
             checked=tuple(checked),
+            option_bias=bias,
             deadline=deadline,
         )
         for k in range(runs)
@@ -150,6 +155,7 @@ async def run_ensemble(
         replace(
             JudgeRun.of(answer, design.variation(k + (answer.attempts - 1) * runs)),
             fingerprint=design.fingerprint(answer.fingerprint),
+            option_bias=bias,
         )
         for k, answer in enumerate(answers)
     ]
@@ -176,6 +182,7 @@ async def judge(
     pinned: Mapping[str, str] | None = None,
     deadline: float | None = None,
     checked: Sequence[str] = (),
+    option_bias: Mapping[str, float] | None = None,
 ) -> ConsensusResult:
     """`run_ensemble`, `compute_consensus` and `zone_for` in one call.
 
@@ -203,6 +210,7 @@ async def judge(
         pinned=pinned,
         deadline=deadline,
         checked=checked,
+        option_bias=option_bias,
     )
     return _result(answered, provider, temperature, zones)
 
@@ -224,6 +232,7 @@ async def judge_claim(
     order: Sequence[str] | None = None,
     deadline: float | None = None,
     checked: Sequence[str] = (),
+    option_bias: Mapping[str, float] | None = None,
 ) -> ConsensusResult:
     """Judge whether `subject` satisfies `claim`: the prompt is built here, and so is the cache key.
 
@@ -246,6 +255,7 @@ async def judge_claim(
         order: in which the answer's keys are written; see `run_ensemble`.
         deadline: a `time.monotonic()` instant.
         checked: keywords left to the validator.
+        option_bias: see `run_ensemble`.
 
     Raises:
         EmptySubjectError: there is nothing to judge.
@@ -267,7 +277,9 @@ async def judge_claim(
             sha256(claim),
             "" if reference is None else sha256(reference),
             *map(repr, (runs, float(temperature), design.vary, seed)),
-            json.dumps([_decode_order(schema, order), list(checked)]),
+            json.dumps(
+                [_decode_order(schema, order), list(checked), _bias(option_bias, schema)], sort_keys=True
+            ),
         ]
         key = build_cache_key(parts)
     answered = await run_ensemble(
@@ -287,6 +299,7 @@ async def judge_claim(
         pinned={"claim": claim} if "claim" in _declared(schema) else None,
         deadline=deadline,
         checked=checked,
+        option_bias=option_bias,
     )
     tripped = tripwires(subject)
     noted = [_noted(run, tripped, subject) for run in answered]
@@ -359,6 +372,17 @@ def _keeps_pins(kept: Sequence[JudgeRun], provider: InferenceProvider, pinned: M
         return True
     verdicts = [run.verdict.to_json() for run in kept if run.verdict is not None]
     return all(verdict.get(name) == value for verdict in verdicts for name, value in pinned.items())
+
+
+def _bias(bias: Mapping[str, float] | None, schema: Mapping[str, Any]) -> dict[str, float] | None:
+    """The bias of each option that has one; None where none has."""
+    options = match_options(schema)
+    for option, value in (bias or {}).items():
+        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if option not in options or not number:
+            known = f"It takes a number for each of {', '.join(options)}."
+            raise UsageError("option_bias", f"{excerpt(option)}={excerpt(value)} is no bias", known)
+    return {option: float(value) for option, value in (bias or {}).items() if value} or None
 
 
 def _vary(provider: InferenceProvider, vary: str | None) -> str:

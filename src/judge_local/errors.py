@@ -36,7 +36,8 @@ A message reads ``where: what is wrong, with the value. What to do.`` on one lin
     │   ├── EngineProtocolError      4   the worker said something that is not in the protocol
     │   ├── GrammarRejectedError     4   llama.cpp could not read the grammar
     │   ├── DeadlineExceededError    4   the time given ran out
-    │   └── TruncatedOutputError     4   the token budget ended before the answer did
+    │   ├── TruncatedOutputError     4   the token budget ended before the answer did
+    │   └── ClusterError             4   a Ray cluster cannot be used, or is gone
     ├── ResultsFileError             4   a results file cannot be read or written, or another process writes to it
     ├── BudgetExpiredError           4   the time budget of a panel ran out
     ├── CallTimeoutError             4   a call took longer than it was given; also a `TimeoutError`
@@ -259,6 +260,10 @@ class DeadlineExceededError(EngineError):
 
 class TruncatedOutputError(EngineError):
     """The token budget ended before the answer did. What was written is never read as an answer."""
+
+
+class ClusterError(EngineError):
+    """A Ray cluster cannot be reached, is not set up alike on all machines, or gave up."""
 
 
 class ResultsFileError(JudgeLocalError):

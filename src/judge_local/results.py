@@ -104,7 +104,7 @@ class Result:
     """The decision on one claim about one subject.
 
     Raises:
-        UsageError: `row` is below 1, or the zone is one that the runs do not allow.
+        UsageError: `row` is below 1, or the zone is one that the runs or an error do not allow.
     """
 
     row: int
@@ -140,6 +140,17 @@ class Result:
                 f"the zone {zone.value!r} contradicts the votes {self.decision.votes.to_json()}",
                 "Only a unanimous ensemble without errors settles itself.",
             )
+        if zone is not Zone.HUMAN_REVIEW and self.error is not None:
+            raise UsageError(
+                f"row {self.row}", f"the zone {zone.value!r} contradicts the error {excerpt(self.error)}"
+            )
+
+    @property
+    def fault(self) -> str | None:
+        """Why there is no verdict on this row at all; None where at least one run gave one."""
+        if self.error is not None or self.decision.votes.graded:
+            return self.error
+        return next((run.error for run in self.decision.runs if run.error), "it has no runs")
 
     def to_json(self, *, text: bool = True) -> dict[str, Any]:
         """The file format.

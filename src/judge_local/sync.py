@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from judge_local import completion, ensemble, panel, resilience
+from judge_local import completion, ensemble, panel, resilience, scoring
 from judge_local.errors import UsageError
 
 if TYPE_CHECKING:
@@ -80,6 +80,8 @@ def _blocking(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
 judge = _blocking(ensemble.judge)
 judge_claim = _blocking(ensemble.judge_claim)
 run_ensemble = _blocking(ensemble.run_ensemble)
+score_claim = _blocking(scoring.score_claim)
+score_claims = _blocking(scoring.score_claims)
 complete_validated_json = _blocking(completion.complete_validated_json)
 judge_panel = _blocking(panel.judge_panel)
 run_panel = _blocking(panel.run_panel)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -245,9 +246,20 @@ async def test_a_time_budget_begins_no_row_that_would_not_be_done(path, monkeypa
         clock += 10
         return await passes(one)
 
-    standing = await run(path, [row(n) for n in range(1, 100)], judge_row, at_once=1, seconds=45.0)
+    standing = Standing(began=clock)
+    rows = [row(n) for n in range(1, 100)]
+    await run(path, rows, judge_row, at_once=1, seconds=45.0, standing=standing)
 
     assert ids(path) == ["r1", "r2", "r3", "r4"]
+    assert standing.ended is Ended.TIME
+
+
+async def test_a_time_budget_counts_from_before_the_model_was_loaded(path):
+    standing = Standing(began=time.monotonic() - 100)
+
+    await run(path, [row(1)], standing=standing, seconds=90.0)
+
+    assert ids(path) == []
     assert standing.ended is Ended.TIME
 
 

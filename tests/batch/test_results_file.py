@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import subprocess
@@ -70,7 +71,10 @@ def test_a_file_cut_at_any_byte_loses_its_torn_line_and_nothing_else(path):
     whole = path.read_bytes()
     ends = [i + 1 for i, byte in enumerate(whole) if byte == ord("\n")]
 
-    for length in range(len(whole) + 1):
+    near = {end + k for end in (0, *ends) for k in range(-3, 4)}
+    lengths = sorted((near | set(range(0, len(whole), 13))) & set(range(len(whole) + 1)))
+
+    for length in lengths:
         path.write_bytes(whole[:length])
         expected = [f"r{k}" for k, end in enumerate(ends[1:], 1) if end <= length]
         if length >= ends[0]:
@@ -237,6 +241,38 @@ def test_a_second_process_is_refused_also_after_the_file_was_replaced(path):
         file.sort()
         assert "another process is writing to it" in second_process(path)
     assert second_process(path) == ""
+
+
+def test_a_file_that_was_replaced_meanwhile_is_not_written_under_its_old_name(path, monkeypatch):
+    """Opened before another process replaced it, locked after that one ended."""
+    fill(path, result(1, error="no"))
+    flock, calls = fcntl.flock, 0
+
+    def late(descriptor, how):
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            fill(path, result(2), retry_errors=True)
+        flock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    fill(path, result(3))
+
+    assert ids(path) == ["r2", "r3"]
+    assert ids(path.with_name("results.jsonl.old-1")) == ["r1"]
+
+
+def test_what_a_killed_process_left_half_written_goes(path):
+    fill(path, result(1))
+    (path.parent / ".results.jsonl.4711.tmp").write_text("half", "utf-8")
+    (path.parent / ".results.jsonl.old.tmp.txt").write_text("not ours", "utf-8")
+
+    fill(path)
+
+    assert sorted(entry.name for entry in path.parent.iterdir()) == [
+        ".results.jsonl.old.tmp.txt",
+        "results.jsonl",
+    ]
 
 
 def test_a_full_disk_leaves_whole_lines(path, monkeypatch):

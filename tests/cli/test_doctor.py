@@ -121,17 +121,44 @@ def test_a_missing_engine_is_4(monkeypatch):
 
 def test_a_gpu_is_said_to_stop_a_moment_later(engine):
     engine["gpu_offload"] = True
+    engine["devices"] = [{"name": "Card", "free_bytes": 3 * 10**9, "total_bytes": 8 * 10**9}]
 
+    assert checks()["GPU"]["value"] == "Card: 3.0 GB of 8.0 GB free"
     assert "between micro-batches" in checks()["GPU"]["advice"]
+
+
+def test_a_build_for_gpus_that_finds_none_is_a_warning(engine):
+    engine["gpu_offload"] = True
+
+    assert checks()["GPU"]["state"] == "warn"
+
+
+@pytest.mark.parametrize("on_card", [False, True])
+def test_weights_that_a_cpu_reads_slowly_are_a_warning(engine, folder, tiny_model, monkeypatch, on_card):
+    from judge_local.models.store import Store
+
+    Store(folder).import_file(tiny_model, name="tiny")
+    monkeypatch.setattr("judge_local.models.quantisation.slow_type", lambda header: "Q4_1")
+    if on_card:
+        engine["devices"] = [{"name": "Card", "free_bytes": 3 * 10**9, "total_bytes": 8 * 10**9}]
+    check = checks()["model tiny"]
+
+    assert check["state"] == ("ok" if on_card else "warn")
+    assert ("judge-local optimize tiny" in check.get("advice", "")) is not on_card
 
 
 def test_processors_held_back_are_a_warning(monkeypatch):
     monkeypatch.setattr("judge_local.models.hardware.usable_cores", lambda: 1)
+    monkeypatch.setattr("judge_local.models.hardware.cores_by_affinity", lambda: 4)
+    monkeypatch.setattr("judge_local.models.hardware.cpu_quota", lambda: 1.5)
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
 
     check = checks()["processors"]
 
-    assert (check["state"], check["value"]) == ("warn", "1 of 64 may be used")
+    assert check["state"] == "warn"
+    assert check["value"] == (
+        "1 of 64 may be used, one thread each: an affinity mask leaves 4 and a container's quota is worth 1.5"
+    )
 
 
 def test_a_models_folder_that_is_a_file_is_4(folder):

@@ -187,12 +187,26 @@ def test_what_the_refusal_proposes_can_be_said(tmp_path):
     assert accepted.exit_code == 0
 
 
+def test_any_order_and_one_item_are_options_too(tmp_path):
+    schema = {"properties": {"a": {"const": 1}, "b": {"type": "array", "uniqueItems": True}}}
+    text = json.dumps({**schema, "additionalProperties": False})
+    (tmp_path / "t").write_text('{"b":[0],"a":1}')
+    asked = ["--any-order", "--unique", "one", "--check", str(tmp_path / "t")]
+
+    assert grammar("-", "--any-order", input=text).exit_code == 2
+    assert grammar("-", "--unique", "one", *asked[3:], input=text).exit_code == 1
+    assert grammar("-", *asked, input=text).exit_code == 0
+    assert "narrowed: at most one item" in grammar("-", "--explain", *asked[:3], input=text).stdout
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
         ([], "no schema was named"),
         (["-", "--check", "-"], "standard input is read once"),
         (["--verdict", "--optional", "emit"], "settles --optional"),
+        (["--verdict", "--any-order"], "settles --optional"),
+        (["--verdict", "--unique", "one"], "settles --optional"),
         (["none.json"], "there is no file 'none.json'"),
         (["--verdict", "--check", "none.json"], "check: there is no file"),
     ],

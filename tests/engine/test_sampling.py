@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judge_local.engine.sampling import LOOKS, REDRAWS, Sampler
+from judge_local.engine.sampling import LOOKS, REDRAWS, Filters, Sampler
 from judge_local.errors import EngineError
 
 
@@ -121,3 +122,100 @@ def test_a_seed_repeats_its_draws(seed: int) -> None:
     one, two = (Sampler(temperature=1.0, seed=seed) for _ in range(2))
 
     assert [one.choose(logits, gate) for _ in range(5)] == [two.choose(logits, gate) for _ in range(5)]
+
+
+def filtered(logits: list[float], top_k: int, top_p: float, min_p: float) -> list[int]:
+    """The definition, one token at a time: top-k, then top-p of what is left, then min-p of what is left then."""
+    order = sorted((t for t, value in enumerate(logits) if value > -math.inf), key=lambda t: (-logits[t], t))
+    if top_k:
+        order = order[:top_k]
+    weights = [math.exp(logits[t] - logits[order[0]]) for t in order]
+    if top_p < 1:
+        kept, reached = [], 0.0
+        for token, weight in zip(order, weights, strict=True):
+            kept.append(token)
+            reached += weight
+            if reached >= top_p * sum(weights):
+                break
+        order = kept
+    if min_p:
+        order = [t for t in order if math.exp(logits[t] - logits[order[0]]) >= min_p]
+    return order
+
+
+@given(
+    logits=st.lists(st.one_of(st.integers(-9, 9).map(float), st.just(-math.inf)), min_size=1, max_size=40),
+    top_k=st.sampled_from([0, 1, 2, 5, 39, 1000]),
+    top_p=st.sampled_from([0.0, 0.1, 0.55, 0.9, 0.999, 1.0]),
+    min_p=st.sampled_from([0.0, 0.011, 0.12, 0.7, 1.0]),
+)
+def test_filters_keep_what_their_definition_keeps(
+    logits: list[float], top_k: int, top_p: float, min_p: float
+) -> None:
+    filters = Filters(top_k=top_k, top_p=top_p, min_p=min_p)
+    kept = filters.kept(np.array(logits, dtype=np.float32)).tolist()
+
+    if max(logits) == -math.inf:
+        assert kept == []
+    else:
+        assert kept == filtered(logits, top_k, top_p, min_p)
+        assert filters.off == (top_k == 0 and top_p == 1 and min_p == 0)
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        Filters(top_k=3),
+        Filters(top_p=0.8),
+        Filters(min_p=0.2),
+        Filters(top_k=4, top_p=0.9, min_p=0.1),
+        Filters(),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("open_", [(0, 1, 2, 3, 4, 5), (1, 3, 5), (0, 2)])
+def test_draws_follow_the_filtered_model_restricted_to_what_is_allowed(
+    filters: Filters, open_: tuple[int, ...]
+) -> None:
+    """Frequencies lie within five standard errors of the definition: filters first, the grammar then (fixed seed)."""
+    logits = [2.0, 1.5, 1.0, 0.5, -1.0, -2.0]
+    draws, temperature = 4000, 1.3
+    sampler = Sampler(temperature=temperature, seed=5, filters=filters)
+    values = np.array(logits, dtype=np.float32)
+    counts = np.bincount([sampler.choose(values.copy(), Only(*open_)) for _ in range(draws)], minlength=6)
+    left = [t for t in filtered(logits, filters.top_k, filters.top_p, filters.min_p) if t in open_]
+    weights = np.array([math.exp(logits[t] / temperature) if t in left else 0.0 for t in range(6)])
+    expected = weights / weights.sum()
+
+    assert np.all(np.abs(counts / draws - expected) <= 5 * np.sqrt(expected * (1 - expected) / draws))
+    assert sampler.fell_back == 0
+
+
+def test_a_filter_is_never_a_dead_end() -> None:
+    """Nothing that passes is allowed: the likeliest allowed token is taken, and it is counted."""
+    logits = np.array([9, 8, 1, 2], dtype=np.float32)
+    sampler = Sampler(temperature=1.0, seed=3, filters=Filters(top_k=2))
+
+    assert [sampler.choose(logits.copy(), Only(2, 3)) for _ in range(5)] == [3] * 5
+    assert sampler.fell_back == 5
+
+
+def test_greedy_takes_no_notice_of_filters() -> None:
+    sampler = Sampler(temperature=0.0, seed=0, filters=Filters(top_k=1))
+
+    assert sampler.choose(np.array([9, 1, 2], dtype=np.float32), Only(1, 2)) == 2
+    assert sampler.fell_back == 0
+
+
+@pytest.mark.parametrize("filters", [Filters(top_k=1), Filters(top_p=0.0), Filters(min_p=1.0)], ids=str)
+def test_the_narrowest_filters_leave_the_likeliest(filters: Filters) -> None:
+    sampler = Sampler(temperature=2.0, seed=0, filters=filters)
+
+    assert {sampler.choose(np.array([1, 3, 2], dtype=np.float32), Only(0, 1, 2)) for _ in range(30)} == {1}
+
+
+@pytest.mark.parametrize(("temperature", "expected"), [(0.0, {2}), (1.0, {0, 2})])
+def test_a_pick_refuses_nothing(temperature: float, expected: set[int]) -> None:
+    sampler = Sampler(temperature=temperature, seed=0, filters=Filters(top_k=1))
+
+    assert {sampler.pick(np.array([1.0, -np.inf, 1.5])) for _ in range(60)} == expected

@@ -11,7 +11,8 @@ import pytest
 
 from judge_local.engine import scheduler as module
 from judge_local.engine.assembly import PromptAssembler
-from judge_local.engine.binding import AbortFlag, Context, Decoded, Model, start_backend
+from judge_local.engine.binding import AbortFlag, Model, start_backend
+from judge_local.engine.context import Context, Decoded
 from judge_local.engine.interrupt import Interrupter
 from judge_local.engine.protocol import Generate, Generated, Settings
 from judge_local.engine.runs import Outcome

@@ -18,7 +18,8 @@ import pytest
 
 from judge_local.engine import slot as module
 from judge_local.engine.assembly import PromptAssembler
-from judge_local.engine.binding import AbortFlag, Context, Model, start_backend
+from judge_local.engine.binding import AbortFlag, Model, start_backend
+from judge_local.engine.context import Context
 from judge_local.engine.interrupt import Interrupter
 from judge_local.engine.protocol import Generate, Generated, Settings, Slot, generate_from_json, to_json
 from judge_local.engine.runs import Outcome
@@ -214,7 +215,9 @@ def test_it_is_what_the_model_says(model: Model, monkeypatch: pytest.MonkeyPatch
         made.scheduler.close()
         made.interrupter.close()
     (request,) = ask(OPTIONS[0], runs=1)
-    context = Context(model, n_ctx=1024, n_sequences=1, n_batch=512, n_threads=1, abort=AbortFlag())
+    context = Context(
+        model, n_ctx=1024, n_sequences=1, n_outputs=1, n_batch=512, n_threads=1, abort=AbortFlag()
+    )
 
     def says(tokens: Sequence[int]) -> Floats:
         context.forget(0)
@@ -240,6 +243,17 @@ def test_reading_changes_no_answer(bench: Bench, temperature: float) -> None:
     assert [one.text for one in with_scores] == [one.text for one in without]
     assert [dict(one.probabilities) for one in without] == [{}] * 6
     assert all(0 < one.stats["scored"] <= 30 for one in with_scores)
+
+
+def test_reading_changes_no_answer_whose_first_token_is_free(bench: Bench) -> None:
+    """Then the prompt's last token is evaluated again, for its logits."""
+    free = answer(OPTIONS[0]).replace("root ::= ", 'root ::= (" " | "\\n") ', 1)
+    requests = ask(OPTIONS[0], runs=6, temperature=1.0, grammar=free)
+    with_scores = bench.ask(requests)
+    without = bench.ask([replace(request, slot=None) for request in requests])
+
+    assert [one.text for one in with_scores] == [one.text for one in without]
+    assert all(list(one.probabilities) == ["before", "slot"] for one in with_scores)
 
 
 def test_scores_alone_are_those_before_an_answer(bench: Bench) -> None:

@@ -131,6 +131,75 @@ RIGHT = [
         ['{"]x":1,"-a":2}'],
         ['{"]x":2}'],
     ),
+    (
+        "an escape of its own in a pattern",
+        {"type": "string", "pattern": "^x\\!$"},
+        ['"x!"'],
+        ['"x\\\\!"', '"y"'],
+    ),
+    (
+        "an emoji is one character",
+        {"type": "string", "maxLength": 1},
+        ['"😀"', '"\\n"'],
+        ['"😀a"', '"\\ud83d"'],
+    ),
+    (
+        "an optional model within a model",
+        {
+            "type": "object",
+            "properties": {
+                "inner": {"anyOf": [{"$ref": "#/$defs/Inner"}, {"type": "null"}], "default": None}
+            },
+            "$defs": {
+                "Inner": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+            },
+        },
+        ['{"inner":{"n":1}}', '{"inner":null}', "{}"],
+        ['{"inner":{}}', '{"inner":1}'],
+    ),
+    (
+        "an optional key out of order, where others are typed",
+        {"properties": {"a": {"type": "integer"}, "b": {}}, "additionalProperties": {"type": "string"}},
+        ['{"a":1,"b":2,"c":"s"}'],
+        ['{"b":2,"a":"BAD"}', '{"a":"BAD"}'],
+    ),
+    ("a key ends with the quote it began with", {"type": "object"}, ['{"k":1}'], ["{\"k':1}", "{'k':1}"]),
+    (
+        "keywords that others leave out",
+        {
+            "type": "object",
+            "properties": {"n": {"type": "integer", "minimum": 0, "multipleOf": 5}},
+            "minProperties": 1,
+            "dependentRequired": {"n": ["m"]},
+        },
+        ['{"n":5,"m":0}'],
+        ["{}", '{"n":5}', '{"n":4,"m":0}', '{"n":-5,"m":0}'],
+    ),
+    (
+        "a reference into a group of definitions",
+        {"$ref": "#/$defs/g2/T", "$defs": {"g1": {"T": True}, "g2": {"T": {"const": 2}}}},
+        ["2"],
+        ["1"],
+    ),
+    (
+        "definitions named like rules",
+        {"$ref": "#/$defs/number", "$defs": {"number": {"type": "null"}, "a_b": {}, "a-b": {}}},
+        ["null"],
+        ["1"],
+    ),
+    (
+        "siblings of anyOf",
+        {"type": "integer", "anyOf": [{"minimum": 3}, {"maximum": 1}]},
+        ["3", "1"],
+        ["2", '"a"'],
+    ),
+    ("a member of allOf that is no object", {"allOf": [{"type": "integer"}]}, ["1"], ["{}", '"a"']),
+    (
+        "a class that negates reads decoded text",
+        {"type": "string", "pattern": "^[^a]$"},
+        ['"\\""', '"b"'],
+        ['"""', '"a"'],
+    ),
 ]
 
 
@@ -159,10 +228,76 @@ def test_it_is_refused_here_never_widened(schema, error):
         compile_schema(schema)
 
 
+def test_a_long_string_deep_inside_is_exact():
+    schema = {"properties": {"a": {"properties": {"b": {"type": "string", "maxLength": 65536}}}}}
+    grammar = compile_schema(schema, max_string=65536)
+
+    assert grammar.accepts('{"a":{"b":"' + "x" * 65536 + '"}}')
+    assert not grammar.accepts('{"a":{"b":"' + "x" * 65537 + '"}}')
+    assert len(grammar.gbnf) < 30_000
+
+
+def test_many_large_bounds_stay_small():
+    one = {"type": "integer", "maximum": 9007199254740991}
+    schema = {
+        "type": "object",
+        "properties": {f"tool{n}": one for n in range(22)},
+        "additionalProperties": False,
+    }
+
+    assert len(compile_schema(schema).gbnf) < 8 * len(compile_schema(one).gbnf)
+
+
+def test_keys_may_come_in_any_order_where_that_is_asked_for():
+    schema = {"properties": {"end": {"type": "integer"}, "start": {"type": "integer"}}}
+
+    assert compile_schema(schema, property_order="any").accepts('{"start":1,"end":2}')
+    assert compile_schema(schema).accepts('{"end":2,"start":1}')
+
+
+def test_a_token_that_goes_on_after_the_end_is_refused_whole():
+    matcher = compile_schema({"type": "object", "additionalProperties": False}).start().advance(b"{")
+
+    assert matcher is not None
+    assert matcher.advance(b"}\n") is None
+    assert matcher.advance(b"}").finished
+
+
+def test_the_end_is_allowed_only_where_the_text_is_complete():
+    matcher = compile_schema({"type": "string"}).start()
+    for character in b'"ab':
+        matcher = matcher.advance(bytes([character]))
+        assert not matcher.complete
+
+    assert matcher.advance(b'"').finished
+
+
+@pytest.mark.parametrize(
+    ("gbnf", "accepted", "refused"),
+    [
+        ("root ::= [😀-🙏]+", ["😀🙏"], ["a", "😀a"]),
+        ('root ::= "a" ("" | "b")*', ["a", "abb"], ["b"]),
+        ('root ::= [^\\n]* "x" ("one" | "two")', ["any text xone", "xxtwo"], ["x", "\nxone"]),
+    ],
+)
+def test_a_grammar_that_engines_stumble_over_is_read(gbnf, accepted, refused):
+    def accepts(text):
+        matcher = Matcher.from_gbnf(gbnf)
+        for byte in text.encode():  # a character in parts
+            matcher = matcher.advance(bytes([byte]))
+            if matcher is None:
+                return False
+        return matcher.complete
+
+    assert [text for text in [*accepted, *refused] if accepts(text)] == accepted
+
+
 @pytest.mark.parametrize(
     "gbnf",
     [
         'root ::= root "a" | "b"',
+        'root ::= e\ne ::= e "x" | "y"',
+        'root :== "a"',
         'root ::= e root "a" | "b"\ne ::= "x"?',
         "root ::= []",
         'root ::= "a"{5,2}',

@@ -37,6 +37,14 @@ def test_what_the_validator_is_left_with_counts_as_checked(scores):
     assert scores.score(schema, tests, ("uniqueItems",)).outcome == "right"
 
 
+def test_options_of_the_compiler_are_handed_on(scores):
+    schema = {"properties": {"a": {}, "b": {"type": "null"}}}
+    tests = [{"data": {"b": None, "a": 2}, "valid": True}]
+
+    assert scores.score(schema, tests, None).outcome == "over-constrained"
+    assert scores.score(schema, tests, None, {"property_order": "any"}).outcome == "right"
+
+
 def test_a_folder_is_read(scores, tmp_path):
     case = {"description": "d", "schema": {"type": "null"}, "tests": [{"data": None, "valid": True}]}
     (tmp_path / "one.json").write_text(json.dumps(case))

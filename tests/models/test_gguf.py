@@ -76,7 +76,7 @@ def test_the_tiny_model_reads_as_the_reference_reader_reads_it(tiny_model):
 def test_block_sizes_are_those_of_the_reference():
     theirs = {int(kind): sizes for kind, sizes in reference.GGML_QUANT_SIZES.items()}
 
-    assert {kind: theirs[kind] for kind in ours._BLOCKS} == dict(ours._BLOCKS)
+    assert {kind: theirs[kind] for kind in ours.BLOCKS} == dict(ours.BLOCKS)
 
 
 @pytest.mark.parametrize("share", [0.05, 0.3, 0.6, 0.999])

@@ -132,3 +132,70 @@ def test_places_that_are_none(tiny_model: Path) -> None:
         LocalProvider(tiny_model, probabilities=("after",))
     with pytest.raises(UsageError, match="are not places"):
         LocalProvider(tiny_model, probabilities="slot")
+
+
+async def test_filters_reach_the_draw_and_the_fingerprint(tiny_model: Path, provider: LocalProvider) -> None:
+    """With one token to draw from, sampling writes what greedy decoding writes, as far as logits are the same."""
+    asked = [request(temperature=1.5, seed=seed) for seed in range(3)]
+    async with LocalProvider(tiny_model, top_k=1) as narrow:
+        drawn = [done for done in await narrow.complete_many(asked) if not isinstance(done, Exception)]
+        greedy = await narrow.complete_json(request())
+        keys = {narrow.settings_key, provider.settings_key}
+    wide = [done for done in await provider.complete_many(asked) if not isinstance(done, Exception)]
+
+    assert len({done.text for done in drawn}) < len({done.text for done in wide}) == 3
+    assert drawn[0].fingerprint != wide[0].fingerprint
+    assert greedy.fingerprint == (await provider.complete_json(request())).fingerprint
+    assert sum(done.stats["fell_back"] for done in drawn) > 0
+    assert len(keys) == 2
+
+
+@pytest.mark.parametrize(("name", "value"), [("top_k", -1), ("top_p", 1.1), ("min_p", float("nan"))])
+def test_filters_that_cannot_be_meant(tiny_model: Path, name: str, value: Any) -> None:
+    with pytest.raises(UsageError, match=name):
+        LocalProvider(tiny_model, **{name: value})
+
+
+THINKER = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{{ '<|im_start|>assistant\n' }}{% if not enable_thinking %}{{ '<think>\n\n</think>\n\n' }}{% endif %}"
+)
+
+
+async def test_a_thinking_model_thinks_under_its_budget(tiny_model: Path) -> None:
+    prints, keys = set(), set()
+    for thinking in (0, 25):
+        async with LocalProvider(tiny_model, chat_template=THINKER, thinking=thinking) as thinker:
+            response = await thinker.complete_json(request(temperature=1.0))
+            facts = await thinker.facts()
+        assert set(response.json) == set(SHORT["properties"])
+        assert response.usage is not None
+        assert response.stats["thought"] <= thinking
+        assert (response.stats["thought"] > 0) == (thinking > 0)
+        assert response.usage.output_tokens > response.stats["thought"]
+        assert [note.detail for note in response.notes] == list(facts.notes)
+        assert "thinking model" in facts.notes[0]
+        assert facts.thinks
+        prints.add(response.fingerprint)
+        keys.add(thinker.settings_key)
+
+    assert len(prints) == len(keys) == 2
+
+
+async def test_a_model_that_does_not_think_is_not_let(tiny_model: Path) -> None:
+    async with LocalProvider(tiny_model, thinking=5) as plain:
+        with pytest.raises(UsageError, match="no template of a model that thinks"):
+            await plain.complete_json(request())
+
+
+@pytest.mark.live
+async def test_the_real_model_thinks_where_a_template_lets_it(live_model: Path) -> None:
+    """One that was never taught to: it writes on until it is stopped, and answers all the same."""
+    async with LocalProvider("smollm2-135m", chat_template=THINKER, thinking=30) as real:
+        result = await judge_claim(real, "The sky is blue. Grass is green.", "The sky is blue.", runs=2)
+
+    assert result.votes.errors == 0
+    for run in result.runs:
+        assert run.probabilities is not None
+        assert list(run.probabilities) == ["before", "slot"]
+        assert any("thinks for at most 30 tokens" in note.detail for note in run.notes)

@@ -75,6 +75,8 @@ class Source:
         self.kind = kind or _kind(path)
         self.columns: tuple[str, ...] | None = None
         """The names in the header, once it has been read; None for JSON Lines, which has none."""
+        self.count = 0
+        """Records read so far, whatever shard they are in."""
         self._size = 0
         self._raw: IO[bytes] | None = None
 

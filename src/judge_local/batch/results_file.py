@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import glob
 import json
 import os
 import shutil
@@ -288,6 +289,8 @@ def open_results(
     path = Path(path).resolve() if Path(path).is_symlink() else Path(path)
     file = ResultsFile(path, _lock(path), text=text)
     try:
+        for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+            left.unlink(missing_ok=True)  # By a process that was killed: whoever writes one holds the lock.
         if fresh and os.fstat(file._fd).st_size:
             _keep_old(path, file._fd)
             path.unlink()
@@ -317,7 +320,7 @@ def _lock(path: Path) -> int:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
                 raise OSError(errno.EINVAL, "it is no regular file")
-            if found.st_nlink:
+            if _is_at(path, found):
                 return descriptor
         except BlockingIOError:
             os.close(descriptor)
@@ -330,6 +333,14 @@ def _lock(path: Path) -> int:
                 str(path), f"cannot be locked ({error.strerror})", "Name a file on a disk that can lock."
             ) from error
         os.close(descriptor)  # It was replaced between the two steps: the one that is there now is meant.
+
+
+def _is_at(path: Path, found: os.stat_result) -> bool:
+    """Whether `found` is the file that has this path now; it may have been replaced, and live on under another name."""
+    try:
+        return os.path.samestat(path.stat(), found)
+    except FileNotFoundError:
+        return False
 
 
 def _without_errors(file: ResultsFile) -> None:

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from judge_local.batch.digests import DigestSet
 from judge_local.batch.formats import Record, Source
+from judge_local.batch.shards import Shard
 from judge_local.errors import InputError, JudgeLocalError, UsageError, excerpt
 from judge_local.subject import read_subject
 
@@ -63,12 +64,15 @@ class BadRow:
     meta: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_rows(source: Source, names: Mapping[str, str] | None = None) -> Iterator[Row | BadRow]:
+def read_rows(
+    source: Source, names: Mapping[str, str] | None = None, *, shard: Shard | None = None
+) -> Iterator[Row | BadRow]:
     """The rows of `source`, in order, each with an id of its own. Files that subjects are in are not read here.
 
     Args:
         source: where they are.
         names: what the file calls a field, where that is another name: `{"claim": "assertion"}`.
+        shard: give only the rows of this shard; a row that repeats an id is in the shard of that id.
 
     Raises:
         InputError: the file cannot be read, or has no column for what every row needs.
@@ -82,10 +86,13 @@ def read_rows(source: Source, names: Mapping[str, str] | None = None) -> Iterato
             )
     seen = DigestSet()
     for number, record in enumerate(source.records(), 1):
+        source.count = number
         if number == 1:
             _check_first(source, record, names)
         row = _read(number, record, names)
         wanted = row.id
+        if shard is not None and not shard.holds(wanted):
+            continue
         own = f"line:{row.line}"
         if wanted != own and (_OF_A_LINE.fullmatch(wanted) or not seen.add(wanted)):
             why = (

@@ -18,11 +18,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from judge_local.batch.counts import Counts
 from judge_local.batch.lookahead import LookAhead
 from judge_local.batch.results_file import ResultsFile
 from judge_local.batch.rows import BadRow, Row, Subjects
+from judge_local.counts import Counts
 from judge_local.errors import (
+    ClusterError,
     EngineBusyError,
     IsolationError,
     JudgeLocalError,
@@ -35,7 +36,7 @@ from judge_local.results import Result, no_decision, subject_sha256
 JudgeRow = Callable[[Row], Awaitable[Result]]
 """Judges one row, whose `subject` is there. What it raises becomes the row's error, but for `FATAL`."""
 
-FATAL: Final = (ModelError, SchemaError, EngineBusyError)
+FATAL: Final = (ModelError, SchemaError, EngineBusyError, ClusterError)
 """Faults that every row to come would meet as well: they end the batch. `IsolationError`, about one text, does not."""
 
 SYNC_LINES: Final = 64
@@ -93,18 +94,20 @@ class Standing:
     verdicts: int = 0
     """Runs with a verdict that were written in this call."""
     in_work: int = 0
+    began: float = field(default_factory=time.monotonic)
+    """A `time.monotonic()` instant: what a time budget counts from."""
     started: float = field(default_factory=time.monotonic)
-    """A `time.monotonic()` instant."""
+    """A `time.monotonic()` instant: what speed is told from."""
     ended: Ended | None = None
     """None as long as it goes on."""
 
     @property
     def seconds(self) -> float:
-        """Since the start."""
+        """Since rows are judged."""
         return time.monotonic() - self.started
 
     def restart(self) -> None:
-        """Measure time from now on: the model is loaded."""
+        """Tell speed from now on: the model is loaded."""
         self.started = time.monotonic()
 
 
@@ -130,15 +133,15 @@ async def run_batch(
         subjects: reads the subjects that lie in files.
         at_once: how many rows are in work at a time.
         limit: how many rows are judged at most, bad ones included; None is no limit.
-        seconds: a time budget. No row is begun that, going by the ones before it, would not be done by then; those in
-            work are finished.
+        seconds: a time budget, counted from when `standing` was made. No row is begun that, going by the ones before
+            it, would not be done by then; those in work are finished.
         standing: kept up to date; None begins with nothing counted.
         stop: asks the batch to end.
         on_results: gets results once the disk has them, in the order in which they were written.
 
     Raises:
         ResultsFileError: the results cannot be written.
-        ModelError, SchemaError, EngineBusyError: no row can be judged.
+        ModelError, SchemaError, EngineBusyError, ClusterError: no row can be judged.
         InputError: the rows cannot be read to their end; what was read has been judged.
     """
     standing = standing or Standing()
@@ -148,7 +151,7 @@ async def run_batch(
         standing,
         stop or Stop(),
         on_results,
-        None if seconds is None else time.monotonic() + seconds,
+        None if seconds is None else standing.began + seconds,
     ).run(rows, subjects, at_once, limit)
 
 

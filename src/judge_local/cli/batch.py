@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from judge_local.cli.batch_call import FAIL_ON, BatchOptions
+from judge_local.cli.batch_call import BatchOptions
 from judge_local.cli.interrupts import INTERRUPTED, ending_at_once
 from judge_local.cli.options import (
     machine_options,
     model_options,
     output_options,
     repeat_options,
+    report_options,
     run_options,
+    scale_options,
     schema_options,
     template_options,
     threshold_options,
@@ -37,7 +39,9 @@ if TYPE_CHECKING:
     from judge_local.batch.runner import Standing, Stop
     from judge_local.cli.batch_call import BatchCall
     from judge_local.cli.batch_progress import BatchProgress
+    from judge_local.cli.reports import ReportOptions
     from judge_local.providers.base import InferenceProvider
+    from judge_local.results import ResultsHeader
 
 _WORDS: Final = "judge_local.batch.words"
 """The key in a click context's `meta` under which the words of the call are kept."""
@@ -48,23 +52,18 @@ _ONCE: Final = frozenset({"--fresh", "--retry-errors"})
 def make_provider(
     options: BatchOptions, call: BatchCall, on_event: Callable[[str], None]
 ) -> InferenceProvider:
-    """The judge of this call, already loading. The one seam of this command: tests put a scripted provider here.
+    """The judge of this call, already loading where it is this machine that judges.
+
+    The one seam of this command: tests put a scripted provider here.
 
     Raises:
         ModelError: the model named is not known, not here, or no model is named and there is not exactly one.
     """
-    from judge_local.providers.local import LocalProvider
+    from judge_local.cli.batch_engines import local_provider
 
-    provider = LocalProvider(
-        options.model,
-        n_threads=options.threads,
-        n_gpu_layers=options.gpu_layers,
-        deterministic=options.deterministic,
-        wait=not options.no_wait,
-        on_event=on_event,
-        chat_template=call.chat_template,
-    )
-    provider.start()
+    provider = local_provider(options, call.chat_template, on_event=on_event)
+    if options.engine == "local":
+        provider.start()
     return provider
 
 
@@ -84,7 +83,7 @@ class _Remembering(click.Command):
     cls=_Remembering,
     epilog="ROWS has one row a line, with claim, subject or subject_file (a path relative to ROWS) and, if wanted, id, "
     "reference, label and meta. A row that cannot be judged becomes a result with its error. Exit code: 0 passed the "
-    "gate; 1 an auto-fail; 2 usage or configuration; 3 review needed, with --fail-on review; 4 a row without a "
+    "gate; 1 an auto-fail or a breached rate; 2 usage or configuration; 3 review needed, with --fail-on review; 4 a row without a "
     "decision, or the model, the engine or the disk failed; 5 there are no rows; 130 interrupted.",
 )
 @click.argument("rows", metavar="ROWS|-", type=FILE)
@@ -119,6 +118,7 @@ class _Remembering(click.Command):
 @repeat_options
 @machine_options
 @template_options
+@scale_options
 @click.option(
     "--fresh",
     is_flag=True,
@@ -163,13 +163,7 @@ class _Remembering(click.Command):
     allow_from_autoenv=False,
     help="Write nothing: read all rows, count tokens, judge a few to tell the time, and report.",
 )
-@click.option(
-    "--fail-on",
-    type=click.Choice(FAIL_ON),
-    default="fail",
-    show_default=True,
-    help="What makes the exit code other than 0; each includes those before it.",
-)
+@report_options
 @click.option("--no-wait", is_flag=True, help="Fail at once when another process is judging.")
 @click.option("--no-text", is_flag=True, help="Leave subject and reference out of the results.")
 @output_options(json="The summary as one JSON object.")
@@ -181,11 +175,15 @@ def batch(ctx: click.Context, /, **values: Any) -> None:
     disk: the same command goes on where it stopped, and judges nothing twice.
     """
     from judge_local.batch.results_file import open_results
-    from judge_local.batch.runner import Standing
+    from judge_local.batch.runner import Ended, Standing
     from judge_local.cli.batch_call import read_batch_call
     from judge_local.cli.batch_progress import BatchProgress
+    from judge_local.cli.reports import take_report_options
     from judge_local.completion import make_validator
 
+    reports = take_report_options(
+        values, (values[name] for name in ("rows", "output", "schema", "chat_template"))
+    )
     options = BatchOptions(**values)
     call = read_batch_call(options)
     standing = Standing()
@@ -199,9 +197,11 @@ def batch(ctx: click.Context, /, **values: Any) -> None:
 
             ctx.exit(report_dry_run(options, call, provider, progress))
         try:
+            shard = None if call.shard is None else str(call.shard)
+            header = call.judging.header(provider, shard=shard)
             results = open_results(
                 call.output,
-                call.judging.header(provider),
+                header,
                 fresh=options.fresh,
                 retry_errors=options.retry_errors,
                 text=not options.no_text,
@@ -212,9 +212,9 @@ def batch(ctx: click.Context, /, **values: Any) -> None:
             raise
         with results:
             asyncio.run(_judge(options, call, provider, results, standing, progress))
-            if options.ordered:
+            if options.ordered and standing.ended is not Ended.INTERRUPTED:
                 results.sort()
-    ctx.exit(_finish(ctx, options, call, standing))
+    ctx.exit(_finish(ctx, options, call, standing, header, reports))
 
 
 async def _judge(
@@ -228,29 +228,26 @@ async def _judge(
     """Judge the rows. Ends the provider."""
     from judge_local.batch.rows import read_rows
     from judge_local.batch.runner import Stop, run_batch
-    from judge_local.cache import JsonCache
+    from judge_local.cli.batch_engines import engine_of
 
     shown = None
     try:
-        facts = getattr(provider, "facts", None)
-        if facts is not None:
-            await facts()  # A model that cannot be used is refused before the first row.
-        standing.restart()
-        shown = asyncio.create_task(progress.follow(standing, call.source, options.limit))
-        stop = Stop()
-        cache = None if options.cache is None else JsonCache(options.cache)
-        with _asking(stop, progress):
-            await run_batch(
-                read_rows(call.source, call.names),
-                call.judging.judge_row(provider, cache=cache),
-                results,
-                subjects=call.subjects,
-                at_once=options.at_once or call.judging.at_once,
-                limit=options.limit,
-                seconds=options.time_budget,
-                standing=standing,
-                stop=stop,
-            )
+        async with engine_of(options, call, provider, progress.event) as (judge_row, at_once):
+            standing.restart()
+            shown = asyncio.create_task(progress.follow(standing, call.source, options.limit))
+            stop = Stop()
+            with _asking(stop, progress):
+                await run_batch(
+                    read_rows(call.source, call.names, shard=call.shard),
+                    judge_row,
+                    results,
+                    subjects=call.subjects,
+                    at_once=options.at_once or at_once,
+                    limit=options.limit,
+                    seconds=options.time_budget,
+                    standing=standing,
+                    stop=stop,
+                )
     finally:
         if shown is not None:
             shown.cancel()
@@ -291,11 +288,21 @@ def _asking(stop: Stop, progress: BatchProgress) -> Iterator[None]:
             signal.signal(number, before[number])
 
 
-def _finish(ctx: click.Context, options: BatchOptions, call: BatchCall, standing: Standing) -> int:
-    """Say what it came to, and return the exit code."""
+def _finish(
+    ctx: click.Context,
+    options: BatchOptions,
+    call: BatchCall,
+    standing: Standing,
+    header: ResultsHeader,
+    reports: ReportOptions,
+) -> int:
+    """Say what it came to, write the reports, and return the exit code."""
     from judge_local.batch.runner import Ended
-    from judge_local.cli.batch_summary import batch_exit_code, summary_json, summary_lines
+    from judge_local.cli.batch_summary import summary_json, summary_lines
     from judge_local.cli.output import emit_json, say, show
+    from judge_local.cli.reports import report_results
+
+    outcome = None
 
     if standing.changed:
         say(
@@ -303,17 +310,27 @@ def _finish(ctx: click.Context, options: BatchOptions, call: BatchCall, standing
             f"{standing.first_changed}. Their results stand; --fresh judges everything anew."
         )
     if standing.ended is Ended.INTERRUPTED:
-        code = INTERRUPTED
+        code = INTERRUPTED  # No reports: they would look like those of a batch that ended.
         say(f"interrupted: {standing.counts.results:,} results are safe. Go on: {_how_to_go_on(ctx)}")
     else:
-        code = batch_exit_code(standing, options.fail_on)
         if standing.ended in (Ended.TIME, Ended.LIMIT):
             why = "the time budget is used up" if standing.ended is Ended.TIME else "the limit is reached"
             say(f"{why}: {standing.counts.results:,} results are there. Go on: {_how_to_go_on(ctx)}")
         if options.only_zone:
             _print_zone(call.output, options.only_zone)
+        outcome = report_results(
+            reports,
+            call.output,
+            header,
+            standing.counts,
+            folder=call.source.folder,
+            unfinished=standing.ended is Ended.TIME,
+            stdout_is_taken=options.json or bool(options.only_zone),
+            quiet=options.quiet,
+        )
+        code = outcome.code
     if options.json:
-        emit_json(summary_json(standing, call.output, code))
+        emit_json(summary_json(standing, call.output, code, outcome))
     elif not options.only_zone and code != INTERRUPTED:
         show(summary_lines(standing, call.output))
     return code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -13,9 +14,7 @@ if TYPE_CHECKING:
     from judge_local.batch.formats import Source
     from judge_local.batch.judging import Judging
     from judge_local.batch.rows import Subjects
-
-FAIL_ON = ("never", "error", "fail", "review")
-"""What makes the exit code other than 0; each includes those before it."""
+    from judge_local.batch.shards import Shard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +42,12 @@ class BatchOptions:
     gpu_layers: int | Literal["auto"]
     chat_template: str | None
     cache: str | None
+    shard: str | None
+    """`i/n`, `auto` or `auto/n`."""
+    engine: str
+    """`local` or `ray`."""
+    ray_address: str | None
+    ray_actors: int | None
     fresh: bool
     retry_errors: bool
     limit: int | None
@@ -52,7 +57,6 @@ class BatchOptions:
     ordered: bool
     only_zone: tuple[str, ...]
     dry_run: bool
-    fail_on: str
     no_wait: bool
     no_text: bool
     json: bool
@@ -70,6 +74,7 @@ class BatchCall:
     output: str
     """Empty where a dry run names none."""
     chat_template: str | None
+    shard: Shard | None
 
 
 def read_batch_call(options: BatchOptions) -> BatchCall:
@@ -81,6 +86,7 @@ def read_batch_call(options: BatchOptions) -> BatchCall:
     from judge_local.batch.formats import Source
     from judge_local.batch.judging import Judging
     from judge_local.batch.rows import Subjects
+    from judge_local.batch.shards import read_shard
     from judge_local.cache import sha256
     from judge_local.cli.call import verdict_schema
     from judge_local.zones import ZoneThresholds
@@ -92,6 +98,7 @@ def read_batch_call(options: BatchOptions) -> BatchCall:
         raise UsageError(
             "--retry-errors", "--fresh starts over and keeps nothing to retry", "Give one of them."
         )
+    _refuse_engine(options)
     named = {"ROWS": options.rows, "--schema": options.schema, "--chat-template": options.chat_template}
     from_stdin = [name for name, path in named.items() if path == STDIN]
     if len(from_stdin) > 1:
@@ -128,4 +135,21 @@ def read_batch_call(options: BatchOptions) -> BatchCall:
         ),
         output=output,
         chat_template=template,
+        shard=None if options.shard is None else read_shard(options.shard, os.environ),
     )
+
+
+def _refuse_engine(options: BatchOptions) -> None:
+    """Refuse what has no meaning for the engine that was chosen."""
+    if options.engine != "ray":
+        for name in ("ray_address", "ray_actors"):
+            if getattr(options, name) is not None:
+                raise UsageError(
+                    f"--{name.replace('_', '-')}",
+                    "it is about Ray, and Ray is not asked for",
+                    "Add --engine ray.",
+                )
+    elif options.no_wait:
+        raise UsageError(
+            "--no-wait", "actors on one machine wait for each other", "Leave it out with --engine ray."
+        )

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from judge_local.cli.batch_progress import human_time
-from judge_local.cli.batch_summary import NOTHING_TO_JUDGE
 from judge_local.cli.output import Line
+from judge_local.report.gate import NOTHING_TO_JUDGE
 
 if TYPE_CHECKING:
     from judge_local.batch.digests import DigestSet
@@ -74,15 +74,15 @@ def _kept(call: BatchCall, provider: InferenceProvider) -> DigestSet:
 def _lines(report: DryRun, *, runs: int) -> Iterator[Line]:
     yield Line(f"{report.rows:,} rows, {report.to_judge:,} to judge", style="bold")
     if report.found:
-        yield Line(f"{report.found:,} rows have a result already", indent=1)
+        yield Line(f"{report.found:,} with a result already", indent=1)
     if report.bad:
-        yield Line(f"{report.bad:,} rows cannot be judged and would be errors", indent=1, style="yellow")
+        yield Line(f"{report.bad:,} that cannot be judged and would be errors", indent=1, style="yellow")
         for fault in report.faults:
             yield Line(fault, indent=2)
         if report.bad > len(report.faults):
             yield Line(f"and {report.bad - len(report.faults):,} more", indent=2)
     if report.to_judge:
-        yield Line(f"{report.subjects:,} different subjects", indent=1)
+        yield Line(f"different subjects: {report.subjects:,}", indent=1)
     if report.counted:
         mean = report.prompt_tokens / report.counted
         yield Line(
@@ -105,6 +105,6 @@ def _fit(report: DryRun) -> str:
     lines = ", ".join(map(str, report.too_long_lines))
     more = ", …" if report.too_long > len(report.too_long_lines) else ""
     return (
-        f"{report.too_long:,} do not fit the context of {report.context_tokens:,} tokens and would be errors: "
+        f"{report.too_long:,} too long for the context of {report.context_tokens:,} tokens, which would be errors: "
         f"line{'s' if report.too_long > 1 else ''} {lines}{more}"
     )

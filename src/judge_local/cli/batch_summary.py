@@ -1,4 +1,4 @@
-"""What a batch comes to: counts, what labelled rows say of the judge, and the one place where its exit code is decided."""
+"""What a batch comes to, for a person and for a machine: counts, and what labelled rows say of the judge."""
 
 from __future__ import annotations
 
@@ -9,42 +9,19 @@ from judge_local.cli.batch_progress import human_time
 from judge_local.cli.output import Line
 
 if TYPE_CHECKING:
-    from judge_local.batch.counts import Counts
     from judge_local.batch.runner import Standing
-
-NOTHING_TO_JUDGE: Final = 5
-
-
-def batch_exit_code(standing: Standing, fail_on: str) -> int:
-    """0 where the gate opens; else the worst of what keeps it shut: 3 (review) < 1 (auto-fail) < 4 (no decision).
-
-    A batch that its time budget ended has rows without a decision, which weigh as errors do: a gate must not open on
-    half an answer.
-
-    Args:
-        standing: of a batch that has ended.
-        fail_on: `never`, `error`, `fail` or `review`; each includes those before it.
-    """
-    from judge_local.batch.runner import Ended
-
-    counts = standing.counts
-    if not counts.results:
-        return NOTHING_TO_JUDGE
-    level = ("never", "error", "fail", "review").index(fail_on)
-    if level >= 1 and (counts.errors or standing.ended is Ended.TIME):
-        return 4
-    if level >= 2 and counts.zones["auto-fail"]:
-        return 1
-    return 3 if level >= 3 and counts.zones["human-review"] else 0
+    from judge_local.counts import Counts
+    from judge_local.report.gate import Outcome
 
 
-def summary_json(standing: Standing, path: str, exit_code: int) -> dict[str, Any]:
+def summary_json(standing: Standing, path: str, exit_code: int, outcome: Outcome | None) -> dict[str, Any]:
     """The summary for a machine.
 
     Args:
         standing: of a batch that has ended.
         path: of the results file.
         exit_code: that the command ends with.
+        outcome: what the gate came to; None where the batch was interrupted.
     """
     facts = {
         "results": path,
@@ -56,6 +33,7 @@ def summary_json(standing: Standing, path: str, exit_code: int) -> dict[str, Any
         "seconds": round(standing.seconds, 3),
         "verdicts": standing.verdicts,
         "counts": standing.counts.to_json(),
+        "gate": None if outcome is None else outcome.to_json(),
         "exitCode": exit_code,
     }
     return {key: value for key, value in facts.items() if value is not None}
@@ -68,11 +46,7 @@ def summary_lines(standing: Standing, path: str) -> Iterator[Line]:
         f", {counts.results - standing.judged:,} of them before" if standing.judged < counts.results else ""
     )
     yield Line(f"{counts.results:,} results{before}: {path}", style="bold")
-    styles = {"auto-pass": "green", "auto-fail": "red", "human-review": "yellow"}
-    for zone, style in styles.items():
-        errors = f", {counts.errors:,} of them errored" if zone == "human-review" and counts.errors else ""
-        share = counts.zones[zone] / max(counts.results, 1)
-        yield Line(f"{counts.zones[zone]:,} ({share:.1%}){errors}", indent=1, label=zone, style=style)
+    yield from zone_lines(counts)
     if standing.judged:
         rate = 60 * standing.verdicts / standing.seconds
         yield Line(f"{human_time(standing.seconds)}, {rate:,.0f} verdicts a minute", indent=1, label="time")
@@ -80,9 +54,18 @@ def summary_lines(standing: Standing, path: str) -> Iterator[Line]:
         yield from label_lines(counts)
 
 
+def zone_lines(counts: Counts) -> Iterator[Line]:
+    """How many results are in each zone."""
+    styles = {"auto-pass": "green", "auto-fail": "red", "human-review": "yellow"}
+    for zone, style in styles.items():
+        errors = f", {counts.errors:,} of them errored" if zone == "human-review" and counts.errors else ""
+        share = counts.zones[zone] / max(counts.results, 1)
+        yield Line(f"{counts.zones[zone]:,} ({share:.1%}){errors}", indent=1, label=zone, style=style)
+
+
 def label_lines(counts: Counts) -> Iterator[Line]:
     """What became of the labelled rows: a row a label, and what the zones would have settled rightly."""
-    from judge_local.batch.counts import ERROR
+    from judge_local.counts import ERROR
 
     columns = ("pass", "fail", ERROR, "auto-pass", "auto-fail", "human-review")
     names = sorted(counts.labels, key=lambda label: (_RANK.get(label, len(_RANK)), label))

@@ -26,6 +26,13 @@ class Options:
     runs: int
     temperature: float
     seed: int
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    thinking: int = 0
+    """Tokens."""
+    option_bias: tuple[tuple[str, float], ...] = ()
+    score_only: bool = False
     schema: str | None
     checked: tuple[str, ...]
     vary: str | None

@@ -217,6 +217,7 @@ def _models(store: Store, *, on_card: bool) -> Iterator[Check]:
 
 
 def _model(model: StoredModel, *, on_card: bool) -> Check:
+    from judge_local.engine.thinking import thinks
     from judge_local.models.files import human_size
     from judge_local.models.gguf import read_header
     from judge_local.models.hardware import fits, memory_budget, total_memory_bytes
@@ -229,6 +230,8 @@ def _model(model: StoredModel, *, on_card: bool) -> Check:
         return Check(name, State.WARN, str(error), f"Run `judge-local verify {model.name}`.")
     tier = f", tier {_tier(model)}" if _tier(model) else ""
     value = f"{human_size(model.size_bytes)}{tier}, {header.architecture}"
+    if header.chat_template is not None and thinks(header.chat_template):
+        value += ", thinks before it answers where --thinking lets it"
     if header.chat_template is None:
         return Check(
             name, State.WARN, f"{value}, without a chat template", "Give one with --chat-template FILE."
@@ -246,7 +249,8 @@ def _model(model: StoredModel, *, on_card: bool) -> Check:
             State.OK,
             f"{value}, recurrent or hybrid",
             "A prompt's beginning cannot be shared in part, so each new subject is read from its first token, the task "
-            "and the schema with it; the runs of one subject still share its prompt.",
+            "and the schema with it; the runs of one subject still share its prompt. Probabilities before an answer are "
+            "read with --score-only alone.",
         )
     if (slow := slow_type(header)) is not None and not on_card:
         return Check(

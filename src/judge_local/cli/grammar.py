@@ -49,6 +49,17 @@ _COUNTABLE: Final = 10**12
     help="Whether keys that are not declared may be written where the schema allows them. Default: allow.",
 )
 @click.option(
+    "--any-order",
+    is_flag=True,
+    help="Let declared keys stand in any order, in objects with at most six of them.",
+)
+@click.option(
+    "--unique",
+    type=click.Choice(["refuse", "one"]),
+    help="What becomes of items that must differ where no grammar can hold to that: the schema is refused (the "
+    "default), or at most one item is written.",
+)
+@click.option(
     "--checked",
     multiple=True,
     metavar="KEYWORD",
@@ -66,6 +77,8 @@ def grammar(
     verdict: bool,
     optional: Literal["allow", "emit"] | None,
     additional: Literal["allow", "deny"] | None,
+    any_order: bool,
+    unique: Literal["refuse", "one"] | None,
     checked: tuple[str, ...],
     json: bool,
 ) -> None:
@@ -82,8 +95,12 @@ def grammar(
         raise UsageError("SCHEMA", "no schema was named", "Name a file, or - for standard input.")
     if schema == STDIN == check:
         raise UsageError("SCHEMA and --check", "standard input is read once", "Put one of them into a file.")
-    if verdict and (optional or additional):
-        raise UsageError("--verdict", "it settles --optional and --additional itself", "Leave them out.")
+    if verdict and (optional or additional or any_order or unique):
+        raise UsageError(
+            "--verdict",
+            "it settles --optional, --additional, --any-order and --unique itself",
+            "Leave them out.",
+        )
     text = None if schema is None else read_text(schema, what="schema")
     if verdict:
         compiled = _verdict(text, checked)
@@ -92,7 +109,12 @@ def grammar(
 
         assert text is not None
         compiled = compile_schema(
-            text, optional=optional or "allow", additional=additional or "allow", checked=checked
+            text,
+            optional=optional or "allow",
+            additional=additional or "allow",
+            checked=checked,
+            property_order="any" if any_order else "schema",
+            unique=unique or "refuse",
         )
     outcome, candidate = None, ""
     if check is not None:

@@ -49,6 +49,8 @@ SECTIONS: Final[Mapping[str, tuple[Entry, ...]]] = {
         Entry("judge", "judge", "judge", "Decide whether claims hold for a subject."),
         Entry("batch", "batch", "batch", "Judge many rows into a results file that can be continued."),
         Entry("panel", "panel", "panel", "Decide whether claims hold, by several judges at once."),
+        Entry("report", "report", "report", "Report on a results file, and gate on it."),
+        Entry("merge", "merge", "merge", "Merge the results of shards into one results file."),
         Entry("grammar", "grammar", "grammar", "Print the grammar of a JSON Schema, and what it enforces."),
     ),
     "Models": (

@@ -22,6 +22,7 @@ from judge_local.cli.options import (
     output_options,
     repeat_options,
     run_options,
+    sampling_options,
     schema_options,
     template_options,
     text_options,
@@ -58,6 +59,10 @@ def make_provider(options: Options, call: Call, on_event: Callable[[str], None])
         wait=not options.no_wait,
         on_event=on_event,
         chat_template=call.chat_template,
+        thinking=options.thinking,
+        top_k=options.top_k,
+        top_p=options.top_p,
+        min_p=options.min_p,
     )
     provider.start()
     return provider
@@ -72,6 +77,12 @@ def make_provider(options: Options, call: Call, on_event: Callable[[str], None])
 @material_options
 @model_options
 @run_options
+@sampling_options
+@click.option(
+    "--score-only",
+    is_flag=True,
+    help="Write no answer: one pass for the probability of each option. A person decides.",
+)
 @schema_options
 @vary_options
 @threshold_options
@@ -100,6 +111,13 @@ def judge(ctx: click.Context, /, **values: Any) -> None:
     from judge_local.completion import make_validator
 
     options = Options(**values)
+    if options.score_only:
+        from judge_local.cli.scores import check_score_only
+        from judge_local.cli.scores import score as work
+
+        check_score_only(options)
+    else:
+        work = decide
     call = read_call(options)
     with Progress(quiet=options.quiet) as progress:
         # What takes long and cannot be cancelled (imports, the hashing of a large file) is done outside the event loop.
@@ -107,7 +125,7 @@ def judge(ctx: click.Context, /, **values: Any) -> None:
             provider = make_provider(options, call, progress.update)
             # The engine loads the model meanwhile: importing the validator takes most of a second.
             make_validator(call.schema)
-        code = asyncio.run(decide(options, call, provider, progress))
+        code = asyncio.run(work(options, call, provider, progress))
     ctx.exit(code)
 
 
@@ -158,6 +176,7 @@ async def _decide_one(
         temperature=options.temperature,
         schema=call.schema,
         checked=options.checked,
+        option_bias=dict(options.option_bias) or None,
         vary=options.vary,
         zones=ZoneThresholds(auto_pass=options.auto_pass, auto_fail=options.auto_fail),
         cache=None if options.cache is None else JsonCache(options.cache),
@@ -183,8 +202,8 @@ async def _decide_one(
 
 
 def _print(result: Result, options: Options, *, seconds: float) -> None:
-    from judge_local.cli.decision import decision_lines
     from judge_local.cli.output import emit_json, show
+    from judge_local.report.decision import decision_lines
 
     if options.json:
         emit_json(result.to_json(text=not options.no_text))

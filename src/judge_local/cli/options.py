@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from judge_local.cli.group import remember_verbose
-from judge_local.cli.parameters import FILE, GpuLayers, Number
+from judge_local.cli.parameters import FILE, Bias, GpuLayers, Number
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -79,6 +79,45 @@ threshold_options: Final = _group(
     ),
 )
 """When a unanimous ensemble settles itself."""
+
+sampling_options: Final = _group(
+    click.option(
+        "--top-k",
+        type=click.IntRange(min=0),
+        metavar="N",
+        default=0,
+        help="With --temperature: draw from the likeliest N tokens.",
+    ),
+    click.option(
+        "--top-p",
+        type=Number(0, 1),
+        metavar="SHARE",
+        default=1.0,
+        help="With --temperature: of these, the likeliest with this share.",
+    ),
+    click.option(
+        "--min-p",
+        type=Number(0, 1),
+        metavar="SHARE",
+        default=0.0,
+        help="With --temperature: of these, those at least so likely against the first.",
+    ),
+    click.option(
+        "--thinking",
+        type=click.IntRange(min=0),
+        metavar="N",
+        default=0,
+        help="Tokens that a thinking model may think before each answer. Default: none.",
+    ),
+    click.option(
+        "--option-bias",
+        type=Bias(),
+        multiple=True,
+        allow_from_autoenv=False,
+        help="Added to the logarithm of an option's probability, such as pass=-0.5. May be repeated.",
+    ),
+)
+"""How tokens and options are drawn."""
 
 machine_options: Final = _group(
     click.option(
@@ -190,3 +229,76 @@ template_options: Final = _group(
     ),
 )
 """The chat template, and the cache."""
+
+FAIL_ON: Final = ("never", "error", "fail", "review")
+"""What stops a gate; each includes those before it."""
+
+_REPORT: Final = click.Path(dir_okay=False, path_type=str)
+
+report_options: Final = _group(
+    click.option(
+        "--junit", type=_REPORT, metavar="FILE", help="Write the results as JUnit XML, a test case a row."
+    ),
+    click.option(
+        "--junit-strict",
+        is_flag=True,
+        help="Keep the file to the schema of Jenkins' xUnit plugin: properties stand in the output of test cases.",
+    ),
+    click.option(
+        "--sarif", type=_REPORT, metavar="FILE", help="Write what is found in subject files as SARIF 2.1.0."
+    ),
+    click.option(
+        "--github",
+        is_flag=True,
+        help="Print annotations for GitHub Actions, and add a table to the summary of the step.",
+    ),
+    click.option(
+        "--fail-on",
+        type=click.Choice(FAIL_ON),
+        default="fail",
+        show_default=True,
+        help="What makes the exit code other than 0; each includes those before it.",
+    ),
+    click.option(
+        "--min-pass-rate",
+        type=Number(0, 1),
+        metavar="SHARE",
+        help="Exit with 1 when fewer of all rows are auto-pass.",
+    ),
+    click.option(
+        "--max-review-rate",
+        type=Number(0, 1),
+        metavar="SHARE",
+        help="Exit with 1 when more of all rows are left to a person, errors included.",
+    ),
+)
+"""What is reported of many results, and what the exit code depends on."""
+
+scale_options: Final = _group(
+    click.option(
+        "--shard",
+        metavar="I/N",
+        allow_from_autoenv=False,
+        help="Judge one of N shares of the rows, such as 1/3; `merge` puts the results together. auto: the place of this "
+        "task in a SLURM array or a parallel GitLab job. auto/N: in an indexed Kubernetes job.",
+    ),
+    click.option(
+        "--engine",
+        type=click.Choice(["local", "ray"]),
+        default="local",
+        show_default=True,
+        help="Who judges: this machine, or the machines of a Ray cluster.",
+    ),
+    click.option(
+        "--ray-address",
+        metavar="ADDRESS",
+        help="Of the Ray cluster. Default: RAY_ADDRESS, else Ray is started on this machine.",
+    ),
+    click.option(
+        "--ray-actors",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Models loaded at a time. Default: one for each machine, which is what pays: those on one machine take turns.",
+    ),
+)
+"""More than one machine."""

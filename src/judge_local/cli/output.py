@@ -9,32 +9,18 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from judge_local.errors import UsageError
+from judge_local.printable import clean
+from judge_local.report.decision import LABEL_WIDTH, Line, plain
 
 if TYPE_CHECKING:
     from rich.status import Status
-
-# Control characters but for tab and newline, what reverses the direction of text, what hides, and lone surrogates.
-_UNPRINTABLE: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
-)
-
-
-def clean(text: str) -> str:
-    r"""`text` with everything that could steer a terminal shown as an escape.
-
-    >>> clean("a\x1b[2Jb")
-    'a\\x1b[2Jb'
-    """
-    return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def say(line: str, *, command: str = "judge-local") -> None:
@@ -102,26 +88,10 @@ def stderr_is_terminal() -> bool:
     return sys.stderr is not None and sys.stderr.isatty()
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of a report, before it is known where it is shown."""
-
-    text: str
-    indent: int = 0
-    """Steps of two characters."""
-    label: str = ""
-    """What the text is, in front of it."""
-    style: str = ""
-    """A rich style, such as `bold green`; a pipe sees none of it."""
-
-
-_LABEL_WIDTH: Final = 11
-
-
 def show(lines: Iterable[Line]) -> None:
     """Print `lines` to standard output: styled and wrapped on a terminal, plain in a pipe."""
     if not is_terminal():
-        emit("\n".join(_plain(line) for line in lines))
+        emit("\n".join(plain(line) for line in lines))
         return
     from rich.console import Console
     from rich.padding import Padding
@@ -133,18 +103,12 @@ def show(lines: Iterable[Line]) -> None:
         text = Text(clean(line.text), style=line.style)
         if line.label:
             grid = Table.grid(padding=(0, 1, 0, 0))
-            grid.add_column(width=_LABEL_WIDTH)
+            grid.add_column(width=LABEL_WIDTH)
             grid.add_column(ratio=1)
             grid.add_row(Text(line.label, style="dim"), text)
             console.print(Padding(grid, (0, 0, 0, 2 * line.indent)))
         else:
             console.print(Padding(text, (0, 0, 0, 2 * line.indent)))
-
-
-def _plain(line: Line) -> str:
-    # One fact a line, for grep: a line end inside a text is shown, not printed.
-    text = clean(line.text).replace("\n", "\\n")
-    return f"{'  ' * line.indent}{f'{line.label:<{_LABEL_WIDTH}} ' if line.label else ''}{text}".rstrip()
 
 
 class Progress:
@@ -196,3 +160,18 @@ class Progress:
             self._status.start()
         else:
             self._status.update(shown)
+
+
+__all__ = [
+    "Line",
+    "Progress",
+    "clean",
+    "emit",
+    "emit_json",
+    "is_terminal",
+    "say",
+    "show",
+    "silence_stdout",
+    "stderr_is_terminal",
+    "unwritable",
+]

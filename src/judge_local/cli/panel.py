@@ -229,9 +229,9 @@ async def _decide_one(
     substitutes: tuple[Judge, ...],
     progress: Progress,
 ) -> int:
-    from judge_local.cli.decision import decision_lines
     from judge_local.cli.output import emit_json, show
     from judge_local.panel.judges import judge_panel
+    from judge_local.report.decision import decision_lines
     from judge_local.results import Result, subject_sha256
     from judge_local.zones import Zone, ZoneThresholds
 

@@ -77,3 +77,24 @@ class FieldName(click.ParamType[tuple[str, str]]):
         if not equals or not field or not column:
             self.fail(f"{value!r} is not FIELD=COLUMN, such as claim=assertion.", param, ctx)
         return field, column
+
+
+class Bias(click.ParamType[tuple[str, float]]):
+    """`OPTION=NUMBER`: what is added for one option."""
+
+    name = "OPTION=NUMBER"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, float]:
+        """Read `value` as an option's name and a finite number."""
+        if isinstance(value, tuple):
+            return value
+        option, found, text = str(value).rpartition("=")
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not found or not option or not math.isfinite(number):
+            self.fail(f"{value!r} is not OPTION=NUMBER, such as pass=-0.5.", param, ctx)
+        return option, number

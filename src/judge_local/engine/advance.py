@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from judge_local.engine.batch import Batch
-from judge_local.engine.binding import Context
 from judge_local.engine.cells import MOST_OUTPUTS
+from judge_local.engine.context import Context
 from judge_local.engine.drafts import HOPED, room_for_guesses
 from judge_local.engine.pace import Pace
 from judge_local.engine.runs import Group, Outcome, Run, Writer, common_prefix

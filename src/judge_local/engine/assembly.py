@@ -18,7 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from judge_local.errors import ChatTemplateError, IsolationError, excerpt
+from judge_local.engine.thinking import OFF, ON, Budget, Style
+from judge_local.errors import ChatTemplateError, IsolationError, UsageError, excerpt
 
 _SENTINEL: Final = "JLx{}x7f3a9c51e2d84b60"
 """Letters and digits only, so that no template escapes, strips or splits it."""
@@ -28,6 +29,10 @@ _HARMLESS: Final = re.compile(
     r"sup|table|tbody|td|tfoot|th|thead|tr|u|ul)/?>"
 )
 """User-defined tokens that are plain typography (white space, HTML): the model was trained on them as text."""
+
+
+Scaffold = tuple[tuple[str, str], ...]
+"""(`system` | `user` | `scaffold`, text) in order, with each content exactly once."""
 
 
 class Vocabulary(Protocol):
@@ -92,12 +97,16 @@ class PromptAssembler:
         vocabulary: the model's.
         template: Jinja source of the chat template.
         where: the model's name, for messages.
+        thinking: tokens that a thinking model may think before it answers; 0 closes its think block at once.
 
     Raises:
         ChatTemplateError: the template is not Jinja, or does not give every message's content back exactly once.
+        UsageError: `thinking` for a model that does not think.
     """
 
-    def __init__(self, vocabulary: Vocabulary, template: str | None, *, where: str) -> None:
+    def __init__(
+        self, vocabulary: Vocabulary, template: str | None, *, where: str, thinking: int = 0
+    ) -> None:
         if not template:
             raise ChatTemplateError(
                 where,
@@ -108,7 +117,16 @@ class PromptAssembler:
         self._template = self._parse(template)
         self.notes: tuple[str, ...] = ()
         self._markers = self._user_defined_markers()
-        self._scaffold = self._render()
+        self._scaffold, self.style = self._scaffolds(template, thinking > 0)
+        self.thinking = None
+        """How each run is to think; None where it is not."""
+        if self.style is not None and thinking > 0:
+            self.thinking = Budget(self.style, thinking, lambda text: self._scaffolding(text, first=False))
+            self.notes += (f"a thinking model: it thinks for at most {thinking} tokens before it answers",)
+        elif self.style is not None:
+            self.notes += ("a thinking model: its think block is closed at once",)
+        elif thinking > 0:
+            raise UsageError("thinking", f"{where} has no template of a model that thinks", "Leave it out.")
         self._begun: tuple[str, list[int]] | None = None
         """The last `system` whose beginning was asked for, with its tokens."""
 
@@ -218,21 +236,39 @@ class PromptAssembler:
         longest_first = sorted(texts, key=lambda text: (-len(text), text))
         return re.compile("|".join(map(re.escape, longest_first))) if texts else None
 
-    def _render(self) -> tuple[tuple[str, str], ...]:
-        """(`system` | `user` | `scaffold`, text) in order, with each content exactly once."""
-        system, user = _SENTINEL.format(0), _SENTINEL.format(1)
-        messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
-        rendered = self._apply(messages)
-        if rendered is None or system not in rendered:
-            # Some templates know no system role: its text opens the user turn then.
-            self.notes = ("the template has no system role; its text opens the user turn",)
-            rendered = self._apply([{"role": "user", "content": f"{system}\n\n{user}"}])
-        if rendered is None or rendered.count(system) != 1 or rendered.count(user) != 1:
+    def _scaffolds(self, template: str, thinking: bool) -> tuple[Scaffold, Style | None]:
+        """The scaffold in use, and the model's style of thinking, where it has one."""
+        off, on = self._render(OFF), self._render(ON)
+        # A model that cannot stop thinking has a template that refuses to be told so.
+        off, on = off or on, on or off
+        if off is None or on is None:
             raise ChatTemplateError(
                 self._where,
                 "its chat template does not give each message back exactly once",
                 "Give another template with --chat-template FILE.",
             )
+        style = Style.read(template, off[-1][1], on[-1][1], switch=off != on)
+        if style is None:
+            return off, None
+        used, tail = (on, style.opened) if thinking else (off, style.closed)
+        return (*used[:-1], ("scaffold", tail)), style
+
+    def _render(self, told: Mapping[str, Any]) -> Scaffold | None:
+        """The template's text around the two contents; None when it takes no such messages, or drops or doubles one.
+
+        Raises:
+            ChatTemplateError: it puts them in another order, or fails.
+        """
+        system, user = _SENTINEL.format(0), _SENTINEL.format(1)
+        rendered = self._apply(
+            [{"role": "system", "content": system}, {"role": "user", "content": user}], told
+        )
+        if rendered is None or system not in rendered:
+            # Some templates know no system role: its text opens the user turn then.
+            self.notes = ("the template has no system role; its text opens the user turn",)
+            rendered = self._apply([{"role": "user", "content": f"{system}\n\n{user}"}], told)
+        if rendered is None or rendered.count(system) != 1 or rendered.count(user) != 1:
+            return None
         if rendered.index(system) > rendered.index(user):
             raise ChatTemplateError(
                 self._where,
@@ -249,7 +285,7 @@ class PromptAssembler:
             ("scaffold", after),
         )
 
-    def _apply(self, messages: Sequence[dict[str, str]]) -> str | None:
+    def _apply(self, messages: Sequence[dict[str, str]], told: Mapping[str, Any]) -> str | None:
         """The rendered text, or None when the template itself refuses these messages."""
         import jinja2
 
@@ -260,8 +296,7 @@ class PromptAssembler:
                     add_generation_prompt=True,
                     bos_token=self._vocabulary.token_text(self._vocabulary.bos),
                     eos_token=self._vocabulary.token_text(self._vocabulary.eos),
-                    # Templates of thinking models close the think block at once: the grammar starts with the answer.
-                    enable_thinking=False,
+                    **told,
                 )
             )
         except _TemplateRefusalError:

@@ -5,8 +5,8 @@ Conventions:
 * Text goes in and comes out as bytes; nothing here decodes UTF-8.
 * A NULL from llama.cpp becomes an exception at once: the next call on it would end the process.
 * A token is accepted by a grammar only after it was asked for: accepting a forbidden one ends the process too.
-* Nothing else in the project imports `llama_cpp`, but for three that do one thing each beside it: `devices`, `quantise`
-  and `stock`. All run in child processes, never in the caller's.
+* Nothing else in the project imports `llama_cpp`, but for `context`, which is the other half of this door, and three that
+  do one thing each beside it: `devices`, `quantise` and `stock`. All run in child processes, never in the caller's.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import ctypes
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final
 
 import llama_cpp as _package
 import numpy as np
 from llama_cpp import llama_cpp as _llama
+from llama_cpp._ggml import libggml
 
 from judge_local.engine.devices import devices
 from judge_local.engine.planning import Shape
@@ -41,17 +41,11 @@ _CANDIDATE: Final = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.
 """The memory layout of `llama_token_data`."""
 
 
-class Decoded(IntEnum):
-    """What `llama_decode` returned. Any other value is an error of ours or of llama.cpp."""
-
-    DONE = 0
-    NO_ROOM = 1
-    """No free cells for the batch; nothing was changed."""
-    ABORTED = 2
-    """The abort flag was up; finished micro-batches stay in memory."""
-
-
-# The callback must outlive the process's last llama.cpp call, so it is kept here.
+# The callbacks must outlive the process's last llama.cpp call, so they are kept here.
+_stderr: Final = os.dup(2)
+_last_words: Final = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(
+    lambda text: os.write(_stderr, b"\n" + (text or b"").strip() + b"\n") and None
+)
 _quiet: Final = _llama.llama_log_callback(lambda _level, _text, _data: None)
 
 
@@ -59,6 +53,8 @@ def start_backend(*, verbose: bool = False) -> None:
     """Initialise llama.cpp once in this process. Its log is dropped unless `verbose`."""
     if not verbose:
         _llama.llama_log_set(_quiet, ctypes.c_void_p(0))
+    # Why llama.cpp gives up must reach whoever reads our stderr, even while `captured_stderr` holds it.
+    libggml.ggml_set_abort_callback(_last_words)
     _llama.llama_backend_init()
 
 
@@ -120,23 +116,24 @@ class Model:
         params = _llama.llama_model_default_params()
         params.n_gpu_layers = n_gpu_layers
         params.vocab_only = vocab_only
-        with _captured_stderr() as said:
-            self._model = _llama.llama_model_load_from_file(os.fsencode(path), params)
-        if not self._model:
+        with captured_stderr() as said:
+            self.handle = _llama.llama_model_load_from_file(os.fsencode(path), params)
+            """llama.cpp's own, for the context; None once it is closed."""
+        if not self.handle:
             raise ModelFileError(
                 str(path),
-                f"llama.cpp cannot load it{_because(said())}",
+                f"llama.cpp cannot load it{because(said())}",
                 "Pull it again or choose another file.",
             )
-        self._vocab = _llama.llama_model_get_vocab(self._model)
+        self._vocab = _llama.llama_model_get_vocab(self.handle)
         self.n_vocab = int(_llama.llama_vocab_n_tokens(self._vocab))
-        self.n_ctx_train = int(_llama.llama_model_n_ctx_train(self._model))
+        self.n_ctx_train = int(_llama.llama_model_n_ctx_train(self.handle))
         # In bytes; of a split model the parts are about of one size.
         self._size = path.stat().st_size * (self._header("split.count") or 1)
         self.recurrent = bool(
-            _llama.llama_model_is_recurrent(self._model) or _llama.llama_model_is_hybrid(self._model)
+            _llama.llama_model_is_recurrent(self.handle) or _llama.llama_model_is_hybrid(self.handle)
         )
-        self.has_decoder = bool(_llama.llama_model_has_decoder(self._model))
+        self.has_decoder = bool(_llama.llama_model_has_decoder(self.handle))
         self.sentencepiece = _llama.llama_vocab_type(self._vocab) == _SENTENCEPIECE
         self.add_bos = bool(_llama.llama_vocab_get_add_bos(self._vocab))
         self.bos = int(_llama.llama_vocab_bos(self._vocab))
@@ -157,7 +154,7 @@ class Model:
     @property
     def description(self) -> str:
         """Architecture, size and quantisation in llama.cpp's words."""
-        return self._text(lambda room, size: _llama.llama_model_desc(self._model, room, size))
+        return self._text(lambda room, size: _llama.llama_model_desc(self.handle, room, size))
 
     @property
     def shape(self) -> Shape:
@@ -177,7 +174,7 @@ class Model:
     @property
     def chat_template(self) -> str | None:
         """The Jinja source in the file, or None."""
-        found = _llama.llama_model_chat_template(self._model, None)
+        found = _llama.llama_model_chat_template(self.handle, None)
         return found.decode("utf-8") if found else None
 
     def token_text(self, token: int) -> str:
@@ -218,25 +215,25 @@ class Model:
         Raises:
             GrammarRejectedError: llama.cpp cannot read it.
         """
-        with _captured_stderr() as said:
+        with captured_stderr() as said:
             sampler = _llama.llama_sampler_init_grammar(self._vocab, gbnf.encode(), b"root")
         if not sampler:
             raise GrammarRejectedError(
                 "grammar",
-                f"llama.cpp cannot read it{_because(said())}",
+                f"llama.cpp cannot read it{because(said())}",
                 "Report it with the schema: it is a bug.",
             )
         return Grammar(sampler)
 
     def close(self) -> None:
         """Free the weights."""
-        if self._model:
-            _llama.llama_model_free(self._model)
-            self._model = None
+        if self.handle:
+            _llama.llama_model_free(self.handle)
+            self.handle = None
 
     def _header_text(self, key: str) -> str:
         return self._text(
-            lambda room, size: _llama.llama_model_meta_val_str(self._model, key.encode(), room, size)
+            lambda room, size: _llama.llama_model_meta_val_str(self.handle, key.encode(), room, size)
         )
 
     def _header(self, key: str) -> int | None:
@@ -286,137 +283,6 @@ class Grammar:
             self._sampler = None
 
 
-class Context:
-    """The cells a model attends over, and the call that fills them.
-
-    Args:
-        model: the model; it must outlive the context.
-        n_ctx: cells, shared by all sequences.
-        n_sequences: how many sequences, numbered from 0.
-        n_outputs: the most tokens of one `decode` after which logits are wanted, at least `n_sequences`.
-        n_batch: the most tokens one `decode` takes.
-        n_threads: threads of computation.
-        abort: stops `decode` when raised.
-
-    Raises:
-        EngineError: llama.cpp cannot make it, most often for want of memory.
-    """
-
-    def __init__(
-        self,
-        model: Model,
-        *,
-        n_ctx: int,
-        n_sequences: int,
-        n_outputs: int,
-        n_batch: int,
-        n_threads: int,
-        abort: AbortFlag,
-    ) -> None:
-        params = _llama.llama_context_default_params()
-        params.n_ctx = n_ctx
-        params.n_batch = params.n_ubatch = n_batch
-        params.n_seq_max = n_sequences
-        # The default would reserve a row for every token of a batch.
-        params.n_outputs_max = n_outputs
-        params.n_threads = params.n_threads_batch = n_threads
-        params.kv_unified = True
-        # A sliding window that forgets cannot keep a shared prefix.
-        params.swa_full = True
-        params.abort_callback, params.abort_callback_data = abort.callback, abort.data
-        with _captured_stderr() as said:
-            self._context = _llama.llama_init_from_model(model._model, params)
-        if not self._context:
-            raise EngineError(
-                "context",
-                f"llama.cpp could not make room for {n_ctx} tokens{_because(said())}",
-                "Use a smaller model, fewer runs or a shorter subject.",
-            )
-        self._model = model
-        self._memory = _llama.llama_get_memory(self._context)
-        self.n_ctx = int(_llama.llama_n_ctx(self._context))
-        self._tokens = np.zeros(n_batch, dtype=np.int32)
-        self._positions = np.zeros(n_batch, dtype=np.int32)
-        self._owners = np.zeros(n_batch, dtype=np.int32)
-        self._wanted = np.zeros(n_batch, dtype=np.int8)
-        self._one_owner = np.ones(n_batch, dtype=np.int32)
-        step = self._owners.itemsize
-        self._owner_rows = (ctypes.POINTER(ctypes.c_int32) * n_batch)(
-            *(
-                ctypes.cast(self._owners.ctypes.data + i * step, ctypes.POINTER(ctypes.c_int32))
-                for i in range(n_batch)
-            )
-        )
-
-    def decode(
-        self, tokens: Sequence[int], positions: Sequence[int], owners: Sequence[int], wanted: Sequence[bool]
-    ) -> Decoded:
-        """Evaluate one batch (all arguments of one length, at most `n_batch`).
-
-        Args:
-            tokens: token ids.
-            positions: the place of each in its sequence, from 0.
-            owners: the sequence each belongs to.
-            wanted: whether logits are wanted after it.
-
-        Raises:
-            EngineError: llama.cpp refused the batch or failed.
-        """
-        n = len(tokens)
-        self._tokens[:n], self._positions[:n] = tokens, positions
-        self._owners[:n], self._wanted[:n] = owners, wanted
-        batch = _llama.llama_batch(
-            n_tokens=n,
-            token=self._tokens.ctypes.data_as(ctypes.POINTER(ctypes.c_int32)),
-            embd=None,
-            pos=self._positions.ctypes.data_as(ctypes.POINTER(ctypes.c_int32)),
-            n_seq_id=self._one_owner.ctypes.data_as(ctypes.POINTER(ctypes.c_int32)),
-            seq_id=ctypes.cast(self._owner_rows, ctypes.POINTER(ctypes.POINTER(ctypes.c_int32))),
-            logits=self._wanted.ctypes.data_as(ctypes.POINTER(ctypes.c_int8)),
-        )
-        code = _llama.llama_decode(self._context, batch)
-        try:
-            return Decoded(code)
-        except ValueError:
-            raise EngineError("decode", f"llama.cpp returned {code} for a batch of {n} tokens") from None
-
-    def logits(self, row: int) -> np.ndarray[Any, Any]:
-        """Logits after token `row` of the last batch: float32, shape [n_vocab], a view that the next decode overwrites.
-
-        Raises:
-            EngineError: none were asked for there.
-        """
-        pointer = _llama.llama_get_logits_ith(self._context, row)
-        if not pointer:
-            raise EngineError("logits", f"none for row {row} of the last batch")
-        return np.ctypeslib.as_array(pointer, shape=(self._model.n_vocab,))
-
-    def copy(self, source: int, target: int) -> None:
-        """Let `target` attend over all that `source` holds; no cell is computed again."""
-        _llama.llama_memory_seq_cp(self._memory, source, target, -1, -1)
-
-    def state(self, sequence: int) -> bytes:
-        """What `sequence` holds, with the positions of its tokens, to be put into another sequence or context."""
-        size = _llama.llama_state_seq_get_size(self._context, sequence)
-        room = (ctypes.c_uint8 * size)()
-        return bytes(room[: _llama.llama_state_seq_get_data(self._context, room, size, sequence)])
-
-    def restore(self, sequence: int, state: bytes) -> bool:
-        """Put `state` into `sequence`, in cells of its own, in place of all it held. False when there is no room for it."""
-        room = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
-        return bool(_llama.llama_state_seq_set_data(self._context, room, len(state), sequence))
-
-    def forget(self, sequence: int, start: int = 0) -> bool:
-        """Drop a sequence from position `start` on. False when the model cannot drop a part (recurrent ones)."""
-        return bool(_llama.llama_memory_seq_rm(self._memory, sequence, start, -1))
-
-    def close(self) -> None:
-        """Free the cells."""
-        if self._context:
-            _llama.llama_free(self._context)
-            self._context = None
-
-
 def _token_array(candidates: np.ndarray[Any, Any]) -> tuple[Any, Any]:
     array = _llama.llama_token_data_array(
         data=candidates.ctypes.data_as(ctypes.POINTER(_llama.llama_token_data)),
@@ -427,13 +293,14 @@ def _token_array(candidates: np.ndarray[Any, Any]) -> tuple[Any, Any]:
     return array, ctypes.byref(array)
 
 
-def _because(said: str) -> str:
+def because(said: str) -> str:
+    """The last line that llama.cpp `said`, in brackets; empty where it said nothing."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     return f" ({lines[-1][:200]})" if lines else ""
 
 
 @contextmanager
-def _captured_stderr() -> Iterator[Callable[[], str]]:
+def captured_stderr() -> Iterator[Callable[[], str]]:
     """Hold file descriptor 2 in a file meanwhile: some of llama.cpp's reasons go there, past its log callback.
 
     What is yielded gives the text once the block has ended.

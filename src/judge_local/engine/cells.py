@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from judge_local.engine.binding import AbortFlag, Context, Model
+from judge_local.engine.binding import AbortFlag, Model
+from judge_local.engine.context import Context
 from judge_local.engine.pace import MOST_SLOTS, SLOTS_UNMEASURED
 from judge_local.engine.protocol import BATCH_TOKENS, Settings
 from judge_local.engine.runs import Group, Run

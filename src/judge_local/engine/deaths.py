@@ -51,7 +51,8 @@ class Record:
 
 def _digest(request: Generate) -> str:
     """The same for the same request, however often and by whomever it is made."""
-    settings = (request.temperature, request.seed, request.slot, request.score_only)
+    filters = (request.top_k, request.top_p, request.min_p)
+    settings = (request.temperature, filters, request.seed, request.slot, request.score_only)
     parts = (request.system, request.user, request.grammar, *map(repr, settings))
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 

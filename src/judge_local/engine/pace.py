@@ -12,7 +12,8 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from judge_local.engine.binding import AbortFlag, Context, Decoded, Model
+from judge_local.engine.binding import AbortFlag, Model
+from judge_local.engine.context import Context, Decoded
 from judge_local.engine.protocol import BATCH_TOKENS, Settings
 from judge_local.engine.shelf import Shelf
 

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from judge_local.engine.assembly import PromptAssembler
-from judge_local.engine.binding import AbortFlag, Context, Decoded, Model, start_backend
+from judge_local.engine.binding import AbortFlag, Model, start_backend
 from judge_local.engine.childhood import Tell, answer
+from judge_local.engine.context import Context, Decoded
 from judge_local.engine.lock import machine_lock
 from judge_local.engine.planning import CELLS_AHEAD
 from judge_local.engine.protocol import BATCH_TOKENS
@@ -70,6 +71,7 @@ class _Measurement:
         self, model: Model, threads: int, layout: dict[str, int], runs: int, most_cells: int
     ) -> None:
         self._layout, self._runs_each = layout, runs
+        self._n_vocab = model.n_vocab
         per_run = layout["tail"] + _REPEATS + 1
         self.sizes = [
             size
@@ -77,11 +79,12 @@ class _Measurement:
             if size <= MOST_RUNS and self._cells(size, per_run) + BATCH_TOKENS <= most_cells
         ] or [1]
         self._groups = -(-self.sizes[-1] // runs)
+        sequences = _FIRST + self._groups + self.sizes[-1]
         self._context = Context(
             model,
             n_ctx=self._cells(self.sizes[-1], per_run) + BATCH_TOKENS,
-            n_sequences=_FIRST + self._groups + self.sizes[-1],
-            n_outputs=_FIRST + self._groups + self.sizes[-1],
+            n_sequences=sequences,
+            n_outputs=sequences,
             n_batch=BATCH_TOKENS,
             n_threads=threads,
             abort=AbortFlag(),
@@ -148,7 +151,7 @@ class _Measurement:
     def _batch(self, owners: Sequence[int], positions: Sequence[int], wanted: Sequence[bool]) -> None:
         # Any text will do: what a token costs does not depend on which it is, but for experts, which vary by token.
         tokens = [
-            100 + (owner * 31 + position) % 1000 for owner, position in zip(owners, positions, strict=True)
+            (owner * 31 + position) % self._n_vocab for owner, position in zip(owners, positions, strict=True)
         ]
         code = self._context.decode(tokens, positions, owners, wanted)
         if code is not Decoded.DONE:

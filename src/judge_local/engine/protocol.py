@@ -55,6 +55,8 @@ class Settings:
     """The same inputs give the same bytes: nothing is carried over from one submission to the next."""
     chat_template: str | None = None
     """Jinja source to use in place of the file's own."""
+    thinking: int = 0
+    """Tokens a thinking model may think before it answers; 0 closes its think block at once."""
     weights: str = ""
     """What names the weights in what is kept on disk, such as their sha256."""
     cache_path: str | None = None
@@ -97,6 +99,10 @@ class Generate:
     typical_tokens: int
     """Room that is set aside per run at first; a longer answer gets more."""
     temperature: float = 0.0
+    top_k: int = 0
+    """Filters of what is drawn from, as `sampling.Filters` has them; these are off."""
+    top_p: float = 1.0
+    min_p: float = 0.0
     seed: int = 0
     seconds: float | None = None
     """Time left, counted from the worker's reading of the request."""
@@ -114,11 +120,12 @@ class Generated:
     prompt_tokens: int
     """Tokens of the whole prompt; all of them were evaluated, none was cut."""
     output_tokens: int
+    """Of the answer, and of what was thought before it."""
     forced_tokens: int
     """Of the output, how many the grammar left no choice about."""
     stats: Mapping[str, float] = field(default_factory=dict)
     """`queued`: seconds from the submission to the run's start; `running`: from there to its end; `scored`: tokens that
-    were evaluated for `probabilities` alone."""
+    were evaluated for `probabilities` alone; `thought`: tokens the model thought before it answered; `fell_back`: draws at which the filters left nothing that was allowed."""
     probabilities: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """`before` and `slot`, where they were asked for and could be read: option → probability, without the bias."""
 
@@ -139,6 +146,8 @@ class Facts:
     gpu_offload: bool
     n_gpu_layers: int
     load_seconds: float
+    thinks: bool = False
+    """Whether the template is one of a model that thinks before it answers."""
     notes: tuple[str, ...] = ()
     """What a person should know: a template without a system role, …"""
 

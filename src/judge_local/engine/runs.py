@@ -18,9 +18,10 @@ from judge_local.engine.binding import Grammar, Model
 from judge_local.engine.drafts import Lookup
 from judge_local.engine.gate import Gate
 from judge_local.engine.protocol import Generate, Generated
-from judge_local.engine.sampling import Floats, Sampler
+from judge_local.engine.sampling import Filters, Floats, Sampler
 from judge_local.engine.slot import Forget, SlotReader
 from judge_local.engine.spelling import Speller
+from judge_local.engine.thinking import Thinking
 from judge_local.errors import ContextOverflowError, EngineError, JudgeLocalError, TruncatedOutputError
 from judge_local.grammar.recogniser import Matcher
 
@@ -49,6 +50,10 @@ class Run:
     sampler: Sampler | None = None
     reader: SlotReader | None = None
     """Reads the probabilities of a slot's options, where they were asked for."""
+    thinking: Thinking | None = None
+    """What goes before the answer, where the model is let think."""
+    room_to_think: int = 0
+    """Cells to set aside for that."""
     pieces: list[bytes] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
     """The answer so far; `pieces` are their bytes."""
@@ -68,8 +73,8 @@ class Run:
 
     @property
     def reserve(self) -> int:
-        """Cells to set aside for what is still to be written."""
-        return max(0, min(self.limit, self.request.typical_tokens) - len(self.pieces))
+        """Cells to set aside for what is still to be written, and for all that is thought."""
+        return max(0, min(self.limit, self.request.typical_tokens) - len(self.pieces)) + self.room_to_think
 
 
 @dataclass(slots=True, eq=False)
@@ -106,18 +111,21 @@ def open_group(
     """Tokenise a submission. Those that do not fit are errors by id; the group is None when none is left."""
     runs: list[Run] = []
     errors: dict[str, JudgeLocalError] = {}
+    thinking = 0 if assembler.thinking is None else assembler.thinking.room
     for request in requests:
         try:
             prompt = assembler.tokens(request.system, request.user)
-            room = n_ctx - len(prompt)
+            think = 0 if request.score_only else thinking
+            room = n_ctx - len(prompt) - think
             needed = min(request.max_tokens, request.typical_tokens)
             if room < needed:
                 raise ContextOverflowError(
                     "prompt",
-                    f"{len(prompt)} tokens and room for an answer of {needed} do not fit the context of {n_ctx} tokens",
+                    f"{len(prompt)} tokens and room for an answer of {think + needed} do not fit the context of {n_ctx} tokens",
                     "Shorten the subject, split it, or use a model with a longer context.",
                 )
-            runs.append(Run(request, prompt, limit=min(request.max_tokens, room), asked_at=asked_at))
+            limit = min(request.max_tokens, room)
+            runs.append(Run(request, prompt, limit=limit, asked_at=asked_at, room_to_think=think))
         except JudgeLocalError as error:
             errors[request.id] = error
     if not runs:
@@ -132,7 +140,7 @@ class Writer:
     """Adds tokens to runs: held to their grammars, forced text spelled without sampling."""
 
     def __init__(self, model: Model, assembler: PromptAssembler) -> None:
-        self._model = model
+        self._model, self._assembler = model, assembler
         self._speller = Speller(model, assembler.plain)
         self._grammars: dict[str, tuple[Grammar, Matcher]] = {}
 
@@ -145,13 +153,19 @@ class Writer:
         run.sequence, run.position, run.started_at = sequence, shared, time.monotonic()
         run.pending, run.pieces, run.tokens, run.forced = run.prompt[shared:], [], [], 0
         run.gate = self._gate(run.request.grammar)
-        run.sampler = Sampler(temperature=run.request.temperature, seed=run.request.seed)
-        if not run.request.score_only:
+        asked = run.request
+        filters = Filters(top_k=asked.top_k, top_p=asked.top_p, min_p=asked.min_p)
+        run.sampler = Sampler(temperature=asked.temperature, seed=asked.seed, filters=filters)
+        budget = self._assembler.thinking
+        run.thinking = None
+        if budget is not None and not asked.score_only:
+            run.thinking = Thinking(budget, self._model.piece, self._model.eog)
+        elif not asked.score_only:
             # The prompt and what every answer begins with are evaluated in one go.
             self._take(run, run.gate, None)
         run.reader = self._reader(run)
         if run.reader is not None:
-            run.reader.begin(run)
+            run.reader.begin(run, aside=() if budget is None else budget.close)
 
     def stop(self, run: Run) -> None:
         """Free what `run` holds here."""
@@ -169,6 +183,9 @@ class Writer:
         """
         assert run.gate is not None  # Set by `start`, for as long as the run is live.
         assert run.sampler is not None
+        if run.thinking is not None and not run.thinking.over and not self._reads_aside(run):
+            self._think(run, run.thinking, run.sampler, run.gate, logits)
+            return None
         logits[self._model.unwritable] = -np.inf
         chosen = b""
         if run.reader is not None:
@@ -187,6 +204,22 @@ class Writer:
             return self._done(run)
         return None if len(run.pieces) < run.limit else _truncated(run)
 
+    @staticmethod
+    def _reads_aside(run: Run) -> bool:
+        return run.reader is not None and run.reader.aside
+
+    def _think(self, run: Run, thinking: Thinking, sampler: Sampler, gate: Gate, logits: Floats) -> None:
+        mark = thinking.end_token
+        kept = None if mark is None else logits[mark]
+        logits[self._model.unwritable] = -np.inf
+        if kept is not None:
+            # The one control token that a thought may end with.
+            logits[mark] = kept
+        run.pending = thinking.draw(logits, sampler)
+        if thinking.over:
+            # The grammar starts fresh, whatever was thought.
+            self._take(run, gate, None)
+
     def close(self) -> None:
         """Free the grammars."""
         for grammar, _ in self._grammars.values():
@@ -196,16 +229,19 @@ class Writer:
     def _done(self, run: Run) -> Generated:
         now = time.monotonic()
         scores = run.reader
+        thought = 0 if run.thinking is None else run.thinking.count
         return Generated(
             id=run.id,
             text=b"".join(run.pieces).decode("utf-8"),
             prompt_tokens=len(run.prompt),
-            output_tokens=len(run.pieces),
+            output_tokens=len(run.pieces) + thought,
             forced_tokens=run.forced,
             stats={
                 "queued": run.started_at - run.asked_at,
                 "running": now - run.started_at,
                 "scored": 0 if scores is None else scores.scored,
+                "thought": thought,
+                "fell_back": 0 if run.sampler is None else run.sampler.fell_back,
             },
             probabilities={} if scores is None else scores.probabilities,
         )

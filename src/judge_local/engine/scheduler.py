@@ -26,8 +26,9 @@ from judge_local.engine.admission import Admission
 from judge_local.engine.advance import Advance, Taken
 from judge_local.engine.assembly import PromptAssembler
 from judge_local.engine.batch import Batch
-from judge_local.engine.binding import AbortFlag, Context, Decoded, Model
+from judge_local.engine.binding import AbortFlag, Model
 from judge_local.engine.cells import KEPT, READER, Cells, free_slots, own_cells, padded
+from judge_local.engine.context import Context, Decoded
 from judge_local.engine.interrupt import Interrupter
 from judge_local.engine.pace import SLOTS_UNMEASURED, Pace, best_slots, piece_beside
 from judge_local.engine.protocol import BATCH_TOKENS, Generate, Generated, Settings

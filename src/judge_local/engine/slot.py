@@ -174,6 +174,11 @@ class SlotReader:
         return kept
 
     @property
+    def aside(self) -> bool:
+        """Whether what is evaluated now stands beside the answer: `before` is being read."""
+        return self._phase is _Phase.ASIDE
+
+    @property
     def done(self) -> bool:
         """Whether scores alone were wanted, and they are there."""
         return self._stays and BEFORE in self.probabilities

@@ -221,6 +221,7 @@ class _Worker:
             gpu_offload=info["gpu_offload"],
             n_gpu_layers=layers,
             load_seconds=time.monotonic() - started,
+            thinks=assembler.style is not None,
             notes=assembler.notes,
         )
 
@@ -321,9 +322,9 @@ def _assembler(model: Model, settings: protocol.Settings, name: str) -> PromptAs
 
     given = settings.chat_template
     if given is None:
-        return PromptAssembler(model, model.chat_template, where=name)
+        return PromptAssembler(model, model.chat_template, where=name, thinking=settings.thinking)
     try:
-        return PromptAssembler(model, given, where=name)
+        return PromptAssembler(model, given, where=name, thinking=settings.thinking)
     except ChatTemplateError as error:
         problem = error.problem.replace("its chat template", excerpt(given, 60)) if given else "it is empty"
         remedy = "Mend it, or leave it out to use the model's own."

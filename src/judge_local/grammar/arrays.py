@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Final
 
@@ -156,9 +156,14 @@ class ArrayWriter:
     def _unique(self) -> Body | None:
         facet, places = self.facet, self.places
         values = None if facet.fixed or facet.contains else places.values(facet.item(0), MAX_UNIQUE)
+        if values is None and places.settings.unique == "one" and facet.low <= 1:
+            places.narrowed(facet.where, "uniqueItems", self.place, "at most one item")
+            return replace(self, high=1).written()
         if values is None:
             reason = f"items that must differ are written only where at most {MAX_UNIQUE} values are possible"
-            places.refuse(facet.where, "uniqueItems", reason)
+            hint = "Name 'uniqueItems' in `checked` to leave it to the validator"
+            hint += ", or set `unique` to 'one' to write at most one item." if facet.low <= 1 else "."
+            places.refuse(facet.where, "uniqueItems", reason, hint)
             return None
         if facet.low > len(values):
             places.nothing(facet.where, f"no {facet.low} of {len(values)} values differ")

@@ -98,6 +98,8 @@ def compile_schema(
     separators: tuple[str, str] = (",", ":"),
     unknown: Literal["annotate", "refuse"] = "annotate",
     formats: Literal["annotate", "strict"] = "annotate",
+    property_order: Literal["schema", "any"] = "schema",
+    unique: Literal["refuse", "one"] = "refuse",
 ) -> Grammar:
     """Compile a JSON Schema to a grammar whose language is a subset of the schema's.
 
@@ -115,6 +117,10 @@ def compile_schema(
         separators: what stands after a value and after a key: `","` or `", "`, `":"` or `": "`.
         unknown: `"refuse"` refuses keywords of no vocabulary.
         formats: `"strict"` refuses a `format` that is not enforced.
+        property_order: `"any"` lets the keys of an object that are known by name stand in any order, where there are
+            at most six; more stand in the schema's order.
+        unique: `"one"` writes at most one item where items must differ and no grammar can hold to that; otherwise
+            such a schema is refused.
 
     Raises:
         InvalidSchemaError: not JSON, or not a JSON Schema.
@@ -140,6 +146,8 @@ def compile_schema(
         separators=separators,
         unknown=unknown,
         formats=formats,
+        property_order=property_order,
+        unique=unique,
     )
     return compile_with(schema, settings)
 
@@ -201,6 +209,8 @@ def _check_settings(settings: Settings, document: Json) -> None:
         ("additional", settings.additional, ("allow", "deny")),
         ("unknown", settings.unknown, ("annotate", "refuse")),
         ("formats", settings.formats, ("annotate", "strict")),
+        ("property_order", settings.property_order, ("schema", "any")),
+        ("unique", settings.unique, ("refuse", "one")),
         ("separators[0]", settings.separators[0], (",", ", ")),
         ("separators[1]", settings.separators[1], (":", ": ")),
     ):
@@ -216,6 +226,10 @@ def _check_settings(settings: Settings, document: Json) -> None:
         if name not in names:
             listing = ", ".join(names) or "none"
             raise UsageError(option, f"{excerpt(name)} is not a top-level property", f"There are: {listing}.")
+    if settings.order and settings.property_order == "any":
+        raise UsageError(
+            "order", "it asks for one order, and `property_order` for any", "Leave one of them out."
+        )
     if len(set(settings.order)) < len(settings.order):
         raise UsageError("order", f"{excerpt(settings.order)} names a property twice")
     for name, text in settings.pin.items():

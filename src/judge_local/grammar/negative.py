@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from judge_local.grammar.algebra import absent, uncounted
 from judge_local.grammar.dialect import asserted
+from judge_local.grammar.facets import count
 from judge_local.grammar.formats import FORMATS
 from judge_local.grammar.nodes import (
     EVERY,
@@ -33,7 +34,7 @@ from judge_local.grammar.nodes import (
 )
 from judge_local.grammar.numbers import Bound, NumberFacet
 from judge_local.grammar.parse import Json, escape_pointer
-from judge_local.grammar.positive import branches, count, listed_values, reference_target
+from judge_local.grammar.positive import branches, listed_values, reference_target
 from judge_local.grammar.regex import PatternError
 
 if TYPE_CHECKING:

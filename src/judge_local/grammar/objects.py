@@ -20,7 +20,7 @@ from judge_local.grammar.nodes import NEVER, Goals, ObjectFacet
 from judge_local.grammar.parse import escape_pointer, string_text
 from judge_local.grammar.regex import PatternError
 from judge_local.grammar.report import Kind
-from judge_local.grammar.settings import EXTRA_KEYS, KEY_CHARS
+from judge_local.grammar.settings import EXTRA_KEYS, KEY_CHARS, MAX_ANY_ORDER
 
 if TYPE_CHECKING:
     from judge_local.grammar.places import Places
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 MAX_STATES: Final = 6000
 MAX_FREE: Final = 4
 """Keys known by name only that may stand in any order."""
-MAX_ANY_ORDER: Final = 6
 MAX_PAID: Final = 3
 """Witnesses that one key is tried as in all combinations."""
 

@@ -10,6 +10,8 @@ EXTRA_KEYS: Final = 64
 """Keys that are not declared, at most, after each key."""
 KEY_CHARS: Final = 512
 """Characters of such a key, at most, where nothing else bounds it."""
+MAX_ANY_ORDER: Final = 6
+"""Keys known by name that may stand in any order where that was asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,3 +38,6 @@ class Settings:
     unknown: Literal["annotate", "refuse"] = "annotate"
     formats: Literal["annotate", "strict"] = "annotate"
     property_order: Literal["schema", "any"] = "schema"
+    """`any`: up to `MAX_ANY_ORDER` keys that are known by name stand in any order."""
+    unique: Literal["refuse", "one"] = "refuse"
+    """`one`: where items that must differ cannot be written, at most one item is."""

@@ -40,7 +40,10 @@ class CompletionRequest:
     slot: str = "/match"
     """JSON pointer to the enum property whose options' probabilities are asked for."""
     option_bias: Mapping[str, float] | None = None
+    """By option of the slot, what is added to the logarithm of its probability before one is drawn. A provider that
+    cannot refuses."""
     score_only: bool = False
+    """Write nothing: read `probabilities["before"]` of the slot. A provider that cannot refuses."""
     max_tokens: int | None = None
     """Upper limit of generated tokens; None takes what the grammar's longest text needs."""
     deadline: float | None = None
@@ -52,10 +55,12 @@ class CompletionResponse:
     """One answer. `json` is parsed, not validated: validation is `completion`'s."""
 
     json: Any
+    """None where scores alone were asked for."""
     text: str | None = None
     """The answer as it was written, before parsing."""
     usage: TokenUsage | None = None
     probabilities: Mapping[str, Mapping[str, float]] | None = None
+    """`before` and `slot`: option → probability, without a bias."""
     fingerprint: str | None = None
     notes: tuple[Note, ...] = ()
     stats: Mapping[str, float] = field(default_factory=dict)

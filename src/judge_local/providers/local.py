@@ -64,10 +64,15 @@ class LocalProvider:
         on_event: gets lines for a person (waiting, restarted), from any thread.
         store: where models are; None is the default folder.
         chat_template: Jinja source to use in place of the file's own.
+        thinking: tokens that a model which thinks may think before it answers; 0 closes its think block at once.
         keep: leave in the cache folder (`JUDGE_LOCAL_CACHE_DIR`, else the platform's) what every prompt begins with and
             what this machine was measured to do, so that the next process starts sooner. No subject is kept.
         probabilities: where those of the options at a request's slot are read: `"before"` anything is written, and at
             the `"slot"` itself. Each costs a few tokens a run and changes no answer.
+        top_k: above temperature 0, draw from this many of the likeliest tokens; 0 is all.
+        top_p: of these, from the likeliest that together have this share of the probability; 1 is all.
+        min_p: of these, from those at least this share as likely as the likeliest; 0 is all. The three look at what the
+            model says before the grammar does, in this order; a filter that leaves nothing the grammar allows gives way.
 
     Raises:
         UnknownModelError, ModelMissingError: no such model here.
@@ -92,8 +97,12 @@ class LocalProvider:
         on_event: Callable[[str], None] | None = None,
         store: Store | None = None,
         chat_template: str | None = None,
+        thinking: int = 0,
         keep: bool = True,
         probabilities: Sequence[str] = PLACES,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
     ) -> None:
         from judge_local.engine.client import EngineClient
         from judge_local.engine.protocol import Settings
@@ -107,6 +116,13 @@ class LocalProvider:
             raise UsageError(
                 "probabilities", f"{excerpt(probabilities)} are not places", f"They are {', '.join(PLACES)}."
             )
+        for name, count in (("top_k", top_k), ("thinking", thinking)):
+            if count < 0:
+                raise UsageError(name, f"{count} is less than 0")
+        for name, share in (("top_p", top_p), ("min_p", min_p)):
+            if not 0 <= share <= 1:
+                raise UsageError(name, f"{share} is not within 0..1")
+        self._filters: dict[str, float] = {"top_k": top_k, "top_p": top_p, "min_p": min_p}
         self._places = tuple(place for place in PLACES if place in probabilities)
         store = store or Store()
         found = store.the_only() if model is None else store.find(str(model))
@@ -120,6 +136,7 @@ class LocalProvider:
             memory_bytes=available_memory_bytes(),
             deterministic=deterministic,
             chat_template=chat_template,
+            thinking=thinking,
             weights=found.sha256,
             cache_path=str(cache_directory() / "engine") if keep else None,
             wait=wait,
@@ -149,6 +166,8 @@ class LocalProvider:
                 "template": None if template is None else _digest(template),
                 "deterministic": self._settings.deterministic,
                 "probabilities": self._places,
+                "filters": self._filters,
+                "thinking": self._settings.thinking,
             },
             sort_keys=True,
         )
@@ -289,6 +308,9 @@ class LocalProvider:
                 else min(limit, MOST_TYPICAL_TOKENS, max(1, grammar.max_chars // TYPICAL_CHARS_PER_TOKEN))
             ),
             temperature=request.temperature,
+            top_k=int(self._filters["top_k"]),
+            top_p=self._filters["top_p"],
+            min_p=self._filters["min_p"],
             seed=request.seed,
             slot=slot,
             score_only=request.score_only,
@@ -345,6 +367,8 @@ class LocalProvider:
             "temperature": request.temperature,
             "deterministic": self._settings.deterministic,
             "probabilities": self._places,
+            "filters": self._filters if request.temperature > 0 else None,
+            "thinking": self._settings.thinking,
             "optionBias": {option: value for option, value in (request.option_bias or {}).items() if value},
             "scoreOnly": request.score_only,
         }
