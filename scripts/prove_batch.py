@@ -291,7 +291,8 @@ def prove_flat(rows: int, model: str) -> bool:
             model, str(source), "-o", str(results), "--runs", "1", "--quiet", "--fail-on", "never"
         )
         process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
-        marks: list[tuple[float, int, int]] = []
+        marks: list[tuple[float, int, int]] = []  # An instant, and the memory of both processes.
+        shown = 0
         step = max(1, rows // 10)
         while process.poll() is None:
             time.sleep(0.2)
@@ -300,12 +301,13 @@ def prove_flat(rows: int, model: str) -> bool:
                 worker = sum(map(memory_of, children_of(process.pid)))
                 marks.append((time.monotonic(), memory_of(process.pid), worker))
                 if len(marks) > 1:
-                    rate = 60 * step / (marks[-1][0] - marks[-2][0])
+                    rate = 60 * (there - shown) / (marks[-1][0] - marks[-2][0])
                     print(
                         f"{there:5} rows  {rate:7.1f} rows a minute  here {marks[-1][1] / 1024:.0f} MiB  "
                         f"worker {worker / 1024:.0f} MiB",
                         flush=True,
                     )
+                shown = there
         if process.returncode != 0 or len(marks) < 6:
             print(f"exit code {process.returncode}, {len(marks)} marks")
             return False
