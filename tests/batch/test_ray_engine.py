@@ -40,6 +40,10 @@ def missing():
     raise ModelMissingError("tiny", "it is not on this disk", "Run `judge-local pull tiny`.")
 
 
+def crashing():
+    raise EngineCrashedError("engine", "it died while loading")
+
+
 def work_of(make=MAKE, **changes):
     return replace(
         remote_work(MAKE, Judging(schema=VERDICT_SCHEMA, machine={}), MAKE()), make=make, **changes
@@ -108,10 +112,11 @@ def test_a_parcel_that_ends_its_actor_again_and_again_is_given_up():
     [
         (work_of(missing), ModelMissingError, "tiny: it is not on this disk. Run `judge-local pull tiny`."),
         (work_of(model_sha256="a" * 64), ModelFileError, "Put the same file on all machines."),
-        (work_of(model="mock:other"), ModelFileError, "that of mock:other here was"),
+        (work_of(model="mock:other"), ModelFileError, "on the driver mock:other has"),
+        (work_of(crashing), ClusterError, "engine: it died while loading."),
         (work_of(version="0.0.0"), ClusterError, "the batch was started by 0.0.0"),
     ],
-    ids=["no model", "another file", "another model", "another version"],
+    ids=["no model", "another file", "another model", "no engine", "another version"],
 )
 def test_a_machine_that_is_set_up_otherwise_ends_the_batch_by_name(work, kind, said):
     outcomes = RayJudge(work, first_time).outcomes(0, ROWS)

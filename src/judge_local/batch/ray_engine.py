@@ -27,8 +27,16 @@ from judge_local import sync
 from judge_local.batch.judging import Judging
 from judge_local.batch.parcels import STARTS, Outcome, Parcels, Post, given_up, judge_parcel
 from judge_local.batch.rows import Row
+from judge_local.batch.runner import FATAL
 from judge_local.cache import JsonCache
-from judge_local.errors import ClusterError, JudgeLocalError, ModelFileError, UsageError, excerpt
+from judge_local.errors import (
+    ClusterError,
+    IsolationError,
+    JudgeLocalError,
+    ModelFileError,
+    UsageError,
+    excerpt,
+)
 from judge_local.providers.base import InferenceProvider
 from judge_local.results import Result
 
@@ -102,7 +110,10 @@ class RayJudge:
         try:
             self._provider = self._load()
         except JudgeLocalError as error:  # Every row says so, and the first ends the batch.
-            self._fault = _of_this_machine(error)
+            fatal = isinstance(error, FATAL) and not isinstance(error, IsolationError)
+            self._fault = _of_this_machine(
+                error if fatal else ClusterError(error.where, error.problem, error.remedy)
+            )
 
     def outcomes(self, number: int, rows: Sequence[Row]) -> list[Outcome]:
         """Judge the parcel `number`."""
@@ -139,7 +150,7 @@ class RayJudge:
         if (header.model, header.model_sha256) != (self._work.model, self._work.model_sha256):
             raise ModelFileError(
                 header.model,
-                f"its sha256 is {header.model_sha256}, and that of {self._work.model} here was "
+                f"its sha256 is {header.model_sha256}, and on the driver {self._work.model} has "
                 f"{self._work.model_sha256}",
                 "Put the same file on all machines.",
             )
