@@ -30,6 +30,7 @@ from judge_local import (
     judge_claim,
     score_claims,
 )
+from judge_local.ensemble import DECODE_ORDER
 from judge_local.models.store import Store
 from judge_local.prompt import build_prompt
 
@@ -78,7 +79,13 @@ async def bench(options: argparse.Namespace) -> None:
             )
         prompt = build_prompt(rows[0].subject, rows[0].claim)
         one = await provider.complete_json(
-            CompletionRequest(system=prompt.system, user=prompt.user, schema=VERDICT_SCHEMA)
+            CompletionRequest(
+                system=prompt.system,
+                user=prompt.user,
+                schema=VERDICT_SCHEMA,
+                order=DECODE_ORDER,
+                pinned={"claim": rows[0].claim},
+            )
         )
     print(
         f"median ratio {median(ratios):.2f}; {one.stats['scored']:.0f} tokens of a run are for its probabilities"

@@ -5,7 +5,7 @@
 * A mutation flips a comparison, swaps `and` and `or`, drops a `not`, or makes a whole number one more. The sizes of
   caches are left alone: they change no answer.
 * Each runs in a fork of a process that has collected the tests: the fork gives the functions of one module their
-  changed code, forgets what was cached, and runs the tests, those first that are about that module. A change outside
+  changed code, forgets what was cached, and runs the tests, the quick ones first. A change outside
   of any function is made in a fork that imports the compiler anew.
 * Every mutation ends killed (a test failed, or did not end within the limit) or reviewed: it stands in
   `tests/data/grammar-survivors.json` with the reason why no test can notice it.
@@ -15,7 +15,6 @@
 
 from __future__ import annotations
 
-import ast
 import gc
 import hashlib
 import importlib
@@ -27,17 +26,20 @@ import resource
 import select
 import signal
 import sys
+import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import _lru_cache_wrapper
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from grammar_changes import PACKAGE, Mutation, code_of, mutations
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-PACKAGE: Final = ROOT / "src" / "judge_local" / "grammar"
 TESTS: Final = ROOT / "tests" / "grammar"
 SURVIVORS: Final = ROOT / "tests" / "data" / "grammar-survivors.json"
 """Reviewed mutations that no test notices, each with the reason."""
@@ -52,103 +54,10 @@ KILLERS: Final = {
     "keys": _OBJECTS,
     "scalars": ("test_numerals.py", "test_strings.py", *_ALWAYS),
 }
-"""The modules that are changed, and the tests that are to notice it, the quickest to do so first."""
+"""The modules that are changed, and the tests that are to notice it."""
 _MEMORY: Final = 4 << 30
 _BROKEN: Final = 70
 """With this a fork ends that could not run the tests."""
-_FLIPS: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
-    ast.Lt: ast.LtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE,
-    ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-}
-
-
-class Mutation(NamedTuple):
-    """One change to one module."""
-
-    module: str
-    number: int
-    """Which of the places of the module that can be changed."""
-    line: int
-    inside: bool
-    """Whether it is inside a function."""
-    what: str
-    """Module, line of source and change in words; it names the mutation in the list of survivors."""
-
-
-class _Mutator(ast.NodeTransformer):
-    """Changes the `wanted`-th place that can be changed, and notes all of them."""
-
-    def __init__(self, wanted: int = -1) -> None:
-        self.wanted = wanted
-        self.places: list[tuple[int, bool, str]] = []
-        self._depth = 0
-
-    def _hit(self, node: ast.expr, what: str) -> bool:
-        self.places.append((node.lineno, self._depth > 0, what))
-        return len(self.places) - 1 == self.wanted
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:  # ast's own name
-        node.args = self.visit(node.args)
-        self._depth += 1
-        node.body = [self.visit(each) for each in node.body]
-        self._depth -= 1
-        return node
-
-    def visit_Compare(self, node: ast.Compare) -> ast.AST:  # ast's own name
-        self.generic_visit(node)
-        for at, operator in enumerate(node.ops):
-            flipped = _FLIPS[type(operator)]
-            which = f" at {at + 1}" if at else ""
-            if self._hit(node, f"{ast.unparse(node)} flipped{which}"):
-                node.ops = [*node.ops[:at], flipped(), *node.ops[at + 1 :]]
-        return node
-
-    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:  # ast's own name
-        self.generic_visit(node)
-        if self._hit(node, f"{ast.unparse(node)[:80]}: and, or swapped"):
-            node.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
-        return node
-
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:  # ast's own name
-        self.generic_visit(node)
-        if isinstance(node.op, ast.Not) and self._hit(node, f"{ast.unparse(node)[:80]}: not dropped"):
-            return node.operand
-        return node
-
-    def visit_Constant(self, node: ast.Constant) -> ast.AST:  # ast's own name
-        if type(node.value) is int and self._hit(node, f"{node.value} made one more"):
-            return ast.copy_location(ast.Constant(node.value + 1), node)
-        return node
-
-
-def mutations(module: str) -> list[Mutation]:
-    """Every change to one module, in the order of its source."""
-    source = (PACKAGE / f"{module}.py").read_text(encoding="utf-8")
-    lines = source.splitlines()
-    mutator = _Mutator()
-    mutator.visit(ast.parse(source))
-    seen: Counter[str] = Counter()
-    found = []
-    for number, (line, inside, change) in enumerate(mutator.places):
-        what = f"{module}: {lines[line - 1].strip()}: {change}"
-        seen[what] += 1
-        nth = f" (number {seen[what]})" if seen[what] > 1 else ""
-        found.append(Mutation(module, number, line, inside, what + nth))
-    return found
-
-
-def _code(mutation: Mutation) -> CodeType:
-    path = PACKAGE / f"{mutation.module}.py"
-    tree = _Mutator(mutation.number).visit(ast.parse(path.read_text(encoding="utf-8")))
-    return compile(ast.fix_missing_locations(tree), str(path), "exec")
 
 
 class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -189,6 +98,7 @@ class _Plugin:
     def __init__(self, run: Callable[[list[Any]], None] | None = None, pipe: int | None = None) -> None:
         self._run = run
         self.pipe = pipe
+        self.durations: Path | None = None
 
     def pytest_runtestloop(self, session: Any) -> bool | None:
         """What to do once the tests are collected."""
@@ -202,8 +112,11 @@ class _Plugin:
             os.write(self.pipe, f"{report.nodeid}\n".encode())
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """A test, or what it asked for, failed."""
+        """A test ran, or what it asked for was made."""
         self._write(report)
+        if self.durations is not None and report.when == "call":
+            with self.durations.open("a", encoding="utf-8") as file:
+                file.write(f"{report.duration} {_named(report.nodeid)}\n")
 
     def pytest_collectreport(self, report: Any) -> None:
         """A file of tests could not be read."""
@@ -266,6 +179,7 @@ def outcome(run: Callable[[int], int], limit: float) -> tuple[str, str]:
         os.dup2(quiet, 1)
         os.dup2(quiet, 2)
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+        resource.setrlimit(resource.RLIMIT_CPU, (int(limit), int(limit) + 5))
         try:
             result = run(writing)
         except BaseException as error:  # noqa: BLE001 # the fork must end here, whatever the change did
@@ -274,7 +188,8 @@ def outcome(run: Callable[[int], int], limit: float) -> tuple[str, str]:
         os._exit(result)
     os.close(writing)
     said, over = b"", False
-    ends = time.monotonic() + limit
+    # The limit is one of processor time, which a busy machine does not use up; a fork that sleeps meets this one.
+    ends = time.monotonic() + 10 * limit
     while True:
         ready, _, _ = select.select([reading], [], [], max(0.0, ends - time.monotonic()))
         more = os.read(reading, 4096) if ready else b""
@@ -286,9 +201,9 @@ def outcome(run: Callable[[int], int], limit: float) -> tuple[str, str]:
     if over:
         os.kill(process, signal.SIGKILL)
     _, status = os.waitpid(process, 0)
-    if over:
-        return "killed", f"no end within {limit:.0f} s"
     exit_code = os.waitstatus_to_exitcode(status)
+    if over or exit_code == -signal.SIGXCPU:
+        return "killed", f"no end within {limit:.0f} s of processor time"
     test = said.decode("utf-8", "replace").splitlines()[:1]
     if exit_code == 0:
         return "survived", ""
@@ -365,47 +280,68 @@ def mutate(progress: Path | None, only: list[str], limit: float) -> int:
     if unknown:
         sys.exit(f"--only: {unknown[0]!r} is not changed here. There are: {', '.join(KILLERS)}.")
     _prepare()
-    kept = _Progress(progress)
     reviewed: dict[str, str] = json.loads(SURVIVORS.read_text(encoding="utf-8"))
     jobs = [mutation for module in modules for mutation in mutations(module)]
-    untried = [job for job in jobs if kept.of(job) is None]
-    # What is not inside a function is read once, when the compiler is imported; so these come first, before it is.
-    outside = [job for job in untried if not job.inside]
-    for job in outside:
-        _check_unchanged(job.module, _afresh(job.module, None), limit)
-        _try(job, _afresh(job.module, _code(job)), kept, reviewed, limit)
-    inside = [job for job in untried if job.inside]
-    if inside:
-        names = list(dict.fromkeys(name for job in inside for name in KILLERS[job.module]))
-
-        def run(items: list[Any]) -> None:
-            gc.freeze()
-            for job in inside:
-                order = {name: at for at, name in enumerate(KILLERS[job.module])}
-                chosen = sorted(
-                    (each for each in items if each.path.name in order),
-                    key=lambda each: order[each.path.name],
-                )
-                _check_unchanged(job.module, _swapped(chosen, None, plugin), limit)
-                _try(job, _swapped(chosen, _code(job), plugin), kept, reviewed, limit)
-
-        plugin = _Plugin(run)
-        if _pytest(names, plugin):
-            sys.exit("pytest did not collect the tests. Run it on tests/grammar to see why.")
-    return _told(jobs, kept, reviewed, modules)
-
-
-_checked: set[tuple[str, str]] = set()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = progress or Path(scratch)
+        # In a process of its own, since this one must not import the compiler before the changes outside of functions.
+        process = os.fork()
+        if process == 0:
+            code = 1
+            try:
+                _try_inside(jobs, _Progress(folder), reviewed, limit)
+                code = 0
+            except SystemExit as stopped:
+                print(stopped)
+            finally:
+                sys.stdout.flush()
+                os._exit(code)
+        if os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]):
+            sys.exit("not all changes were tried")
+        kept = _Progress(folder)
+        outside = [job for job in jobs if not job.inside and kept.of(job) is None]
+        if outside:
+            result, test = outcome(_afresh(outside[0].module, None), 10 * limit)
+            if result != "survived":
+                sys.exit(f"the tests fail without any change: {test}. Repair them first.")
+        for job in outside:
+            _try(job, _afresh(job.module, code_of(job)), kept, reviewed, limit)
+        return _told(jobs, kept, reviewed, modules)
 
 
-def _check_unchanged(module: str, run: Callable[[int], int], limit: float) -> None:
-    """Once for each way and module: without any change the tests pass."""
-    key = (module, run.__qualname__)
-    if key not in _checked:
-        _checked.add(key)
-        result, test = outcome(run, 10 * limit)
+def _try_inside(jobs: list[Mutation], kept: _Progress, reviewed: dict[str, str], limit: float) -> None:
+    """Try the changes inside of functions."""
+    inside = [job for job in jobs if job.inside and kept.of(job) is None]
+    if not inside:
+        return
+
+    def run(items: list[Any]) -> None:
+        spent = _durations(items, plugin, limit)
+        for job in inside:
+            chosen = [each for each in items if each.path.name in KILLERS[job.module]]
+            # What takes no time is tried first: most changes are noticed by many tests.
+            chosen.sort(key=lambda each: spent.get(_named(each.nodeid), 0.0))
+            _try(job, _swapped(chosen, code_of(job), plugin), kept, reviewed, limit)
+
+    plugin = _Plugin(run)
+    if _pytest(dict.fromkeys(name for job in inside for name in KILLERS[job.module]), plugin):
+        sys.exit("pytest did not collect the tests. Run it on tests/grammar to see why.")
+
+
+def _named(nodeid: str) -> str:
+    return nodeid.encode("unicode_escape").decode()
+
+
+def _durations(items: list[Any], plugin: _Plugin, limit: float) -> dict[str, float]:
+    """How long each test takes where nothing is changed, in seconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        plugin.durations = Path(folder) / "durations"
+        result, test = outcome(_swapped(items, None, plugin), 10 * limit)
         if result != "survived":
-            sys.exit(f"the tests of {module} fail without any change: {test}. Repair them first.")
+            sys.exit(f"the tests fail without any change: {test}. Repair them first.")
+        lines = plugin.durations.read_text(encoding="utf-8").splitlines()
+        plugin.durations = None
+    return {nodeid: float(seconds) for seconds, nodeid in (line.split(" ", 1) for line in lines)}
 
 
 def _try(

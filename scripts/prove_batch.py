@@ -11,7 +11,7 @@ with 1 when what it proves does not hold:
 * `kill` ends the command with SIGKILL at random instants until it has been killed so often, goes on each time, and lets
   it end. One kill in five also tears the last line, as a lost power may. Every id has one result, none was asked about
   after its line was on the disk.
-* `million` bounds the memory of the process and the time of a row.
+* `million` bounds the memory of the process and the processor's time for a row.
 * `full` (Linux, as root) fills a small tmpfs.
 * `flat` compares throughput and memory of a run's quarters.
 """
@@ -196,6 +196,12 @@ def prove_kill(rows: int, kills: int, model: str, seed: int) -> bool:
         return whole and done.returncode == 0
 
 
+def processor_seconds() -> float:
+    """What the processes that have ended used of the processor."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def prove_million(rows: int) -> bool:
     """Whether it holds."""
     with tempfile.TemporaryDirectory() as folder:
@@ -207,20 +213,22 @@ def prove_million(rows: int) -> bool:
         )
         holds = True
         for what in ("judged", "found to be done"):
-            started = time.monotonic()
+            started, worked = time.monotonic(), processor_seconds()
             done = subprocess.run(
                 [*words, "--fail-on", "never"], stdout=subprocess.PIPE, text=True, check=False
             )
-            took = time.monotonic() - started
+            took, work = time.monotonic() - started, processor_seconds() - worked
             memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
             summary = json.loads(done.stdout.splitlines()[-1])
             print(
-                f"{rows:,} rows {what}: {took:.0f} s, {1000 * took / rows:.3f} ms a row, the scripted judge included; "
-                f"at most {memory / 1e6:.0f} MB; {summary['counts']['results']:,} results",
+                f"{rows:,} rows {what}: {took:.0f} s; a row {1000 * took / rows:.3f} ms, of which "
+                f"{1000 * work / rows:.3f} ms on the processor, the scripted judge included; at most "
+                f"{memory / 1e6:.0f} MB; {summary['counts']['results']:,} results",
                 flush=True,
             )
             holds &= summary["counts"]["results"] == rows and memory < MEMORY_ALLOWED
-            holds &= took / rows < SECONDS_A_ROW_ALLOWED
+            # Of the processor, so that what else the machine does is not counted.
+            holds &= work / rows < SECONDS_A_ROW_ALLOWED
         return holds
 
 

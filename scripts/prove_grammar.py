@@ -247,7 +247,9 @@ def main() -> None:
     parser.add_argument("--model", type=Path, nargs="*", default=[])
     parser.add_argument("--progress", type=Path, help="mutate: keep what became of each in this folder")
     parser.add_argument("--only", nargs="*", default=[], help="mutate: these modules only")
-    parser.add_argument("--limit", type=float, default=120.0, help="mutate: seconds for one change, at most")
+    parser.add_argument(
+        "--limit", type=float, default=120.0, help="mutate: seconds of processor time for one change, at most"
+    )
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -238,29 +238,24 @@ def test_two(judge):
 
 # --- settings ---------------------------------------------------------------------------------------------------------
 
-COUNTS = (
-    PASSES
-    + """
-def test_default(judge):
-    print("default", len(judge("A whole text.", claim="b").runs))
+SETTINGS = """
+import pytest
 
-@pytest.mark.judge(runs=4)
-def test_marked(judge):
-    print("marked", len(judge("A whole text.", claim="b").runs), len(judge("A whole text.", claim="b", runs=5).runs))
+def test_default(judge):
+    print("default", judge.defaults.get("runs"))
 
 @pytest.mark.judge(runs=4, reference="r")
 class TestNearest:
     @pytest.mark.judge(runs=6)
-    def test_it(self, judge, judge_provider):
-        print("nearest", len(judge("A whole text.", claim="b").runs), "r" in judge_provider.requests[-1].user)
+    def test_it(self, judge):
+        print("nearest", judge.defaults["runs"], judge.defaults["reference"])
 """
-)
 
 
 @pytest.mark.parametrize(
     ("arguments", "ini", "environment", "default"),
     [
-        ((), "", {}, 3),
+        ((), "", {}, None),
         ((), "judge_runs = 7", {}, 7),
         ((), "judge_runs = 7", {"JUDGE_LOCAL_RUNS": "8"}, 8),
         (("--judge-runs=2",), "judge_runs = 7", {"JUDGE_LOCAL_RUNS": "8"}, 2),
@@ -270,11 +265,26 @@ def test_the_nearest_setting_wins(run, monkeypatch, arguments, ini, environment,
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
 
-    result = run(COUNTS, "-s", *arguments, ini=ini)
+    result = run(PASSES + SETTINGS, "-s", *arguments, ini=ini)
 
-    result.assert_outcomes(passed=3)
-    for line in (f"default {default}", "marked 4 5", "nearest 6 True"):
+    result.assert_outcomes(passed=2)
+    for line in (f"default {default}", "nearest 6 r"):
         assert line in result.stdout.str()
+
+
+def test_settings_reach_the_judgement_and_the_call_overrules_them(run):
+    text = PASSES + (
+        """
+@pytest.mark.judge(runs=4, reference="what is right")
+def test_it(judge, judge_provider):
+    assert len(judge("A whole text.", claim="b").runs) == 4
+    assert "what is right" in judge_provider.requests[-1].user
+    assert len(judge("A whole text.", claim="b", runs=5, reference=None).runs) == 5
+    assert "what is right" not in judge_provider.requests[-1].user
+"""
+    )
+
+    run(text).assert_outcomes(passed=1)
 
 
 def test_thresholds_and_the_cache_come_from_the_configuration(run, pytester):
@@ -310,19 +320,19 @@ def test_a_setting_that_cannot_be_meant_is_one_line(run, mark, arguments, ini, l
     result.stdout.fnmatch_lines([line])
 
 
-@pytest.mark.parametrize(
-    ("call", "line"),
-    [
-        ('judge("A whole text.", claim="b", runs=0)', "E *UsageError: runs: '0' is not a whole number*"),
-        ('judge("  ", claim="b")', "E *EmptySubjectError: subject*"),
-        ('judge("A whole text.", claim="b", timeout=-1)', "E *NumberError: timeout*"),
-    ],
-)
-def test_a_fault_of_the_call_points_at_the_line_of_the_test(run, call, line):
-    result = run(f"{PASSES}\ndef test_it(judge):\n    {call}")
+def test_a_fault_of_the_call_points_at_the_line_of_the_test(run):
+    faults = {
+        'judge("A whole text.", claim="b", runs=0)': "E *UsageError: runs: '0' is not a whole number*",
+        'judge("  ", claim="b")': "E *EmptySubjectError: subject*",
+        'judge("A whole text.", claim="b", timeout=-1)': "E *NumberError: timeout*",
+    }
+    tests = "".join(f"def test_{number}(judge):\n    {call}\n" for number, call in enumerate(faults))
 
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([f"> *{call}", line])
+    result = run(PASSES + tests)
+
+    result.assert_outcomes(failed=3)
+    for call, line in faults.items():
+        result.stdout.fnmatch_lines([f"> *{call}", line])
     assert "sync.py" not in result.stdout.str()
 
 
@@ -356,15 +366,15 @@ def test_other():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "environment", "command"),
+    ("arguments", "environment", "what", "command"),
     [
-        ((), {}, "judge-local pull smollm2-135m"),
-        (("--judge-model=gemma-4-e4b",), {}, "judge-local pull gemma-4-e4b"),
-        ((), {"JUDGE_LOCAL_MODEL": "gemma-4-e4b"}, "judge-local pull gemma-4-e4b"),
+        ((), {}, "fail", "judge-local pull smollm2-135m"),
+        ((), {}, "skip", "judge-local pull smollm2-135m"),
+        (("--judge-model=gemma-4-e4b",), {}, "fail", "judge-local pull gemma-4-e4b"),
+        ((), {"JUDGE_LOCAL_MODEL": "gemma-4-e4b"}, "skip", "judge-local pull gemma-4-e4b"),
     ],
 )
-@pytest.mark.parametrize("what", ["fail", "skip"])
-def test_without_a_model_one_line_says_what_to_pull(run, monkeypatch, arguments, environment, command, what):
+def test_without_a_model_one_line_says_what_to_pull(run, monkeypatch, arguments, environment, what, command):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
 
@@ -373,7 +383,7 @@ def test_without_a_model_one_line_says_what_to_pull(run, monkeypatch, arguments,
     result.assert_outcomes(passed=1, **{"errors": 1} if what == "fail" else {"skipped": 1})
     result.stdout.fnmatch_lines([f"*`{command}`*"])
     assert "Traceback" not in result.stdout.str()
-    assert "pytest_plugin.py" not in result.stdout.str().split("short test summary")[0]
+    assert "During handling" not in result.stdout.str()
 
 
 def test_a_word_that_names_no_model_fails_even_where_a_missing_one_skips(run):
@@ -455,7 +465,7 @@ def test_it(judge, number):
 """
     )
 
-    run(text, "-n", "4").assert_outcomes(passed=12)
+    run(text, "-n", "2").assert_outcomes(passed=12)
 
 
 def test_loading_the_plugin_loads_two_small_modules_and_nothing_from_outside(root):

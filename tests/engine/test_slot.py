@@ -81,9 +81,16 @@ class Bench:
             self.answers.__setitem__,
             Shelf(None, pytest.fail),
         )
-        self.owners: list[int] = []
+        self.rows: list[tuple[int, int]] = []
+        self.quotes = False
+        """Whether the model likes to go on as the text went on where it stood like this before."""
         self._spy(monkeypatch)
-        monkeypatch.setattr(Context, "logits", lambda _, row: self.says(self.held[self.owners[row]]))
+
+        def logits(_: Context, row: int) -> Floats:
+            owner, position = self.rows[row]
+            return self.says(self.held[owner][: position + 1])
+
+        monkeypatch.setattr(Context, "logits", logits)
 
     def _spy(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Keep what every sequence holds, and a copy of it where a run comes to its slot."""
@@ -94,7 +101,7 @@ class Bench:
             for token, position, owner in zip(tokens, positions, owners, strict=True):
                 assert len(self.held.setdefault(owner, [])) == position, "a hole, or a place taken twice"
                 self.held[owner].append(token)
-            self.owners = list(owners)
+            self.rows = list(zip(owners, positions, strict=True))
             return decode(context, tokens, positions, owners, wanted)
 
         def copied(context: Context, source: int, target: int) -> None:
@@ -108,7 +115,7 @@ class Bench:
         def noted(reader: Any, run: Any, matcher: Matcher) -> bool:
             found: bool = is_at_slot(reader, run, matcher)
             if found:
-                self.at_slot[run.request.seed] = (list(self.held[run.sequence]), matcher)
+                self.at_slot[run.request.seed] = (self.held[run.sequence][: run.position], matcher)
             return found
 
         monkeypatch.setattr(Context, "decode", decoded)
@@ -159,7 +166,11 @@ class Bench:
     def says(self, tokens: Sequence[int]) -> Floats:
         """Logits after `tokens`."""
         source = np.random.default_rng(list(tokens))
-        return (3 * source.standard_normal(self.model.n_vocab)).astype(np.float32)
+        said = (3 * source.standard_normal(self.model.n_vocab)).astype(np.float32)
+        if self.quotes:
+            pairs = zip(tokens, tokens[1:], tokens[2:], strict=False)
+            said[[after for *pair, after in pairs if pair == list(tokens[-2:])]] += 9
+        return said
 
 
 def rest_of(matcher: Matcher, option: str) -> bytes:
@@ -254,6 +265,32 @@ def test_reading_changes_no_answer_whose_first_token_is_free(bench: Bench) -> No
 
     assert [one.text for one in with_scores] == [one.text for one in without]
     assert all(list(one.probabilities) == ["before", "slot"] for one in with_scores)
+
+
+@pytest.mark.parametrize("bias", [{}, {"fail": 2.0}])
+def test_guesses_change_no_probability(bench: Bench, bias: dict[str, float]) -> None:
+    """A run may come to its slot in the middle of what was guessed."""
+    bench.quotes = True
+    slot = ask(OPTIONS[0])[0].slot
+    assert slot is not None
+    written = (
+        'It is like {"why":"blue sky","match":"partial","sure":1} or {"why":"clear","match":"pass","sure":0}'
+    )
+    requests = [
+        replace(request, user=f"{written}. {request.user}", slot=replace(slot, bias=bias))
+        for request in ask(OPTIONS[0], runs=8, temperature=1.0)
+    ]
+    plain = bench.ask(requests)
+    bench.scheduler._pace.seconds = {4: 0.040, 8: 0.041, 16: 0.042, 32: 0.043}
+    guessed = bench.ask(requests)
+
+    assert bench.scheduler.totals["accepted_tokens"] > 20
+    assert bench.scheduler.totals["drafted_tokens"] > bench.scheduler.totals["accepted_tokens"]
+    assert [one.text for one in guessed] == [one.text for one in plain]
+    for one, other in zip(guessed, plain, strict=True):
+        assert list(one.probabilities) == ["before", "slot"]
+        for name, table in one.probabilities.items():
+            assert table == pytest.approx(other.probabilities[name], abs=1e-9)
 
 
 def test_scores_alone_are_those_before_an_answer(bench: Bench) -> None:

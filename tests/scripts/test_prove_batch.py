@@ -23,9 +23,7 @@ def test_a_batch_that_is_killed_again_and_again_loses_and_doubles_nothing(prove)
 
 
 def test_rows_take_little_memory_and_time(prove, monkeypatch):
-    monkeypatch.setattr(
-        prove, "SECONDS_A_ROW_ALLOWED", 0.01
-    )  # Ten times the figure: this machine may be busy.
+    monkeypatch.setattr(prove, "SECONDS_A_ROW_ALLOWED", 0.01)  # Ten times the figure: starting counts here.
 
     assert prove.prove_million(rows=2000)
 

@@ -241,7 +241,8 @@ class RayEngine:
             if not at_once and not parcels.away:
                 await asyncio.to_thread(thread.join, _LAST_SECONDS)
         if self._ours:
-            await asyncio.to_thread(self._ray.shutdown)
+            # Not in another thread: Ray has a word to say about that.
+            self._ray.shutdown()
 
     @property
     def _open(self) -> Parcels:

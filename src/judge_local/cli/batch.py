@@ -325,6 +325,7 @@ def _finish(
             standing.counts,
             folder=call.source.folder,
             unfinished=standing.ended is Ended.TIME,
+            nothing_read=call.source.count == 0,
             stdout_is_taken=options.json or bool(options.only_zone),
             quiet=options.quiet,
         )

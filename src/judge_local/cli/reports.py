@@ -84,6 +84,7 @@ def report_results(
     *,
     folder: Path,
     unfinished: bool = False,
+    nothing_read: bool = False,
     stdout_is_taken: bool = False,
     quiet: bool = False,
 ) -> Outcome:
@@ -96,6 +97,7 @@ def report_results(
         counts: of all results in it.
         folder: what subject files are relative to.
         unfinished: whether time ran out before every row had a result.
+        nothing_read: whether there were no rows at all, in whatever shard: then an empty shard is no chance.
         stdout_is_taken: whether standard output carries JSON, so that nothing else may be printed there.
         quiet: whether to say nothing of a gate that passed.
 
@@ -115,7 +117,9 @@ def report_results(
         min_pass_rate=options.min_pass_rate,
         max_review_rate=options.max_review_rate,
     )
-    outcome = decide(gate, counts, unfinished=unfinished, may_be_empty=header.shard is not None)
+    outcome = decide(
+        gate, counts, unfinished=unfinished, may_be_empty=header.shard is not None and not nothing_read
+    )
     with contextlib.ExitStack() as files:
         written = list(_open_files(options, header, counts, files))
         printed = (
