@@ -25,6 +25,7 @@ def test_the_best_batch_counts() -> None:
     [
         (tokens(), 0.0),
         (tokens(prompt=3000, unique=1000, read=1500), 10.0),
+        (tokens(prompt=3000, unique=1000, read=400), 4.0),
         (tokens(written=100), 5.0),
         (tokens(written=100, forced=100), 1.0),
         (tokens(written=100, forced=40), 3.4),
@@ -32,7 +33,7 @@ def test_the_best_batch_counts() -> None:
     ],
 )
 def test_each_token_costs_what_its_kind_costs(work: Tokens, seconds: float) -> None:
-    """What the engine read twice does not make its limit longer."""
+    """What the engine read twice does not make its limit longer, and neither does what it had kept from before."""
     assert limit_seconds(work, SPEEDS) == pytest.approx(seconds)
 
 

@@ -543,7 +543,7 @@ async def test_a_model_that_cannot_be_used_is_not_loaded_again_and_again(
     said: list[str] = []
     client = start(say=said.append, chat_template="{% for")
     for _ in range(2):
-        with pytest.raises(ChatTemplateError, match="not Jinja"):
+        with pytest.raises(UsageError, match="not Jinja"):
             await client.facts()
 
     assert said == []

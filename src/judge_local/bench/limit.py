@@ -2,9 +2,10 @@
 
     limit = (unique prompt + forced + accepted) tokens * reading + (free - accepted) tokens * writing
 
-where *reading* is the cost of a token in the best batch of a prompt, and *writing* that of one in the best number of
-runs at once. Every token of a prompt is read once however many runs share it; what a grammar forces, and what was
-guessed rightly, is read rather than written. Pure.
+A token of a prompt is *unique* where no prompt before it began alike, and nothing that was kept from before does.
+*Reading* is the cost of a token in the best batch of a prompt, *writing* that of one in the best number of runs at once.
+Every token of a prompt is read once however many runs share it; what a grammar forces, and what was guessed rightly, is
+read rather than written. Pure.
 """
 
 from __future__ import annotations
@@ -73,11 +74,18 @@ class Tokens:
     """Guessed ahead."""
     accepted: int = 0
     """Of these, rightly."""
+    copied: int | None = None
+    """Of prompts, as the engine counted what it did not evaluate; None where it does not count that."""
 
     @property
     def shared(self) -> int:
         """Of prompts, not evaluated because it had been."""
-        return self.prompt - self.read
+        return self.prompt - self.read if self.copied is None else self.copied
+
+    @property
+    def needed(self) -> int:
+        """Of prompts, what had to be evaluated: what was kept from before need not be, and twice is once too often."""
+        return min(self.unique, self.read)
 
     @property
     def free(self) -> int:
@@ -99,6 +107,7 @@ class Tokens:
             forced=count("forced"),
             drafted=count("drafted"),
             accepted=count("accepted"),
+            copied=count("shared") if "shared_tokens" in stats else None,
         )
 
 
@@ -109,7 +118,7 @@ def limit_seconds(tokens: Tokens, speeds: Speeds) -> float:
     >>> limit_seconds(Tokens(prompt=900, unique=500, read=600, written=60, forced=20), speeds)
     7.2
     """
-    read = tokens.unique + tokens.forced + tokens.accepted
+    read = tokens.needed + tokens.forced + tokens.accepted
     free = max(0, tokens.free - tokens.accepted)
     return read / speeds.best_reading.rate + free / speeds.best_writing.rate
 

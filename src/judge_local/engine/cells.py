@@ -5,7 +5,7 @@ Sequence 0 keeps a prompt's beginning for the submissions to come, 1 is the read
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from judge_local.engine.binding import AbortFlag, Model
@@ -14,6 +14,7 @@ from judge_local.engine.pace import MOST_SLOTS, SLOTS_UNMEASURED
 from judge_local.engine.protocol import BATCH_TOKENS, Settings
 from judge_local.engine.runs import Group, Run
 from judge_local.engine.shelf import Shelf
+from judge_local.errors import EngineError
 
 CELL_STEP: Final = 256
 """Contexts grow in steps of this many cells: llama.cpp pads to it anyway."""
@@ -42,6 +43,12 @@ class Cells:
         most = settings.slots or (SLOTS_UNMEASURED if model.recurrent else MOST_SLOTS)
         self.most_slots = most
         """More runs than this never decode at once."""
+        self._most = min(MOST_CELLS_AHEAD, settings.most_cells or MOST_CELLS_AHEAD)
+        """Cells for the sake of running many at once; fewer once memory did not carry as many."""
+        self._least = 0
+        """Cells that the next submission cannot do without."""
+        self.say: Callable[[str], None] = lambda _text: None
+        """Gets a line for a person when memory carries less than was wanted."""
         self.context: Context | None = None
         self.kept: list[int] = []
         """The tokens that sequence 0 holds."""
@@ -52,13 +59,26 @@ class Cells:
         return 0 if self.context is None else self.context.n_ctx
 
     def make(self, count: int) -> None:
-        """A new context of `count` cells; nothing is kept.
+        """A new context of `count` cells, or of what memory carries; nothing is kept.
 
         Raises:
-            EngineError: no memory for it.
+            EngineError: no memory for what the next submission needs at least.
         """
         self.discard()
-        self.context = Context(
+        while self.context is None:
+            try:
+                self.context = self._context(count)
+            except EngineError:
+                smaller = max(self._least, padded(count // 2))
+                if smaller >= count:
+                    raise
+                self.say(
+                    f"no memory for {count} tokens of context: trying {smaller}, with fewer runs at once"
+                )
+                count = self._most = smaller
+
+    def _context(self, count: int) -> Context:
+        return Context(
             self._model,
             n_ctx=count,
             n_sequences=_FIRST_SLOT + self.most_slots,
@@ -136,7 +156,8 @@ class Cells:
             runs = slots
             groups += -(-runs // len(group.runs))
         together = len(group.shared) * (groups + 1) + own * runs
-        return padded(max(len(group.shared) + own, min(together, MOST_CELLS_AHEAD)))
+        self._least = padded(len(group.shared) + own)
+        return max(self._least, min(padded(together), self._most))
 
 
 def own_cells(run: Run, group: Group) -> int:

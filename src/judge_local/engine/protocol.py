@@ -49,6 +49,8 @@ class Settings:
     """Upper limit of one run's prompt and answer, in tokens; None is what the model was trained for."""
     memory_bytes: int | None = None
     """Main memory that may be taken for weights and context; None sets no limit."""
+    most_cells: int | None = None
+    """Context for the sake of running many at once, in tokens; None is as much as serves. The worker sets it."""
     slots: int | None = None
     """Runs decoded at once; None is what this machine is measured to do well with."""
     deterministic: bool = False

@@ -104,6 +104,10 @@ class Scheduler:
         """Whether there is anything left to do."""
         return bool(self._waiting or self._opened or self._reading or self._live)
 
+    def tell(self, say: Callable[[str], None]) -> None:
+        """Give `say` lines for a person."""
+        self._cells.say = say
+
     def submit(self, requests: Sequence[Generate]) -> None:
         """Take in a submission, behind those that wait."""
         self._waiting.add(requests)

@@ -157,7 +157,10 @@ def _within_memory(
     """`settings`, with no more context than main memory carries."""
     fit = planning.cells_that_fit(model.shape, settings.memory_bytes, layers_on_card=layers)
     wanted = min(settings.n_ctx or model.n_ctx_train, model.n_ctx_train)
-    if fit is None or fit >= wanted:
+    if fit is None:
+        return settings
+    settings = replace(settings, most_cells=fit)
+    if fit >= wanted:
         return settings
     if settings.n_ctx is not None or fit < planning.CELLS_AHEAD:
         say(f"memory carries {fit} of {wanted} tokens of context: a longer prompt is refused")
@@ -209,6 +212,7 @@ class _Worker:
         self._scheduler: Scheduler = Scheduler(
             model, assembler, settings, self._interrupter, abort, self._deliver, shelf
         )
+        self._scheduler.tell(self._log)
         pulse.totals = self._scheduler.totals
         self._queue: queue.SimpleQueue[list[protocol.Generate] | None] = queue.SimpleQueue()
         self.facts = protocol.Facts(
