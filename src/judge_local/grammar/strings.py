@@ -95,7 +95,7 @@ def character(rules: Rules, ranges: Ranges) -> Body:
                 )
             known = rules.escapes[escapes] = join(text("\\"), rules.define(inner))
         ways.append(known)
-    return rules.define(ways, "a character" if ranges == ANY else "") if ways else ()
+    return rules.define(ways) if ways else ()
 
 
 @lru_cache(4096)
