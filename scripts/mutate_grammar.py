@@ -56,6 +56,7 @@ KILLERS: Final = {
 }
 """The modules that are changed, and the tests that are to notice it."""
 _MEMORY: Final = 4 << 30
+_UNSETTLED: Final = "unsettled"
 _BROKEN: Final = 70
 """With this a fork ends that could not run the tests."""
 
@@ -238,7 +239,7 @@ class _Progress:
         record = self._known.get(mutation.what)
         if record is None or record["module"] != _digest([PACKAGE / f"{mutation.module}.py"]):
             return None
-        if record["outcome"] == "survived" and record["tests"] != self._tests:
+        if record["outcome"] != "killed" and record["tests"] != self._tests:
             return None
         return record["outcome"]
 
@@ -299,7 +300,8 @@ def mutate(progress: Path | None, only: list[str], limit: float) -> int:
         if os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]):
             sys.exit("not all changes were tried")
         kept = _Progress(folder)
-        outside = [job for job in jobs if not job.inside and kept.of(job) is None]
+        # A test file may have compiled a grammar when it was collected: what survived the swap is tried anew, too.
+        outside = [job for job in jobs if kept.of(job) in (None, _UNSETTLED)]
         if outside:
             result, test = outcome(_afresh(outside[0].module, None), 10 * limit)
             if result != "survived":
@@ -321,7 +323,7 @@ def _try_inside(jobs: list[Mutation], kept: _Progress, reviewed: dict[str, str],
             chosen = [each for each in items if each.path.name in KILLERS[job.module]]
             # What takes no time is tried first: most changes are noticed by many tests.
             chosen.sort(key=lambda each: spent.get(_named(each.nodeid), 0.0))
-            _try(job, _swapped(chosen, code_of(job), plugin), kept, reviewed, limit)
+            _try(job, _swapped(chosen, code_of(job), plugin), kept, reviewed, limit, settled=False)
 
     plugin = _Plugin(run)
     if _pytest(dict.fromkeys(name for job in inside for name in KILLERS[job.module]), plugin):
@@ -345,14 +347,21 @@ def _durations(items: list[Any], plugin: _Plugin, limit: float) -> dict[str, flo
 
 
 def _try(
-    job: Mutation, run: Callable[[int], int], kept: _Progress, reviewed: dict[str, str], limit: float
+    job: Mutation,
+    run: Callable[[int], int],
+    kept: _Progress,
+    reviewed: dict[str, str],
+    limit: float,
+    *,
+    settled: bool = True,
 ) -> None:
     began = time.monotonic()
     result, test = outcome(run, limit)
     if result == "broken":
         sys.exit(f"{job.what}: {test}")
-    kept.note(job, result, test, time.monotonic() - began)
-    if result == "survived" and job.what not in reviewed:
+    survived = result == "survived"
+    kept.note(job, _UNSETTLED if survived and not settled else result, test, time.monotonic() - began)
+    if survived and settled and job.what not in reviewed:
         print(f"SURVIVED {job.module}.py, line {job.line}: {job.what}", flush=True)
 
 

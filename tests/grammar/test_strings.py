@@ -170,3 +170,15 @@ def test_a_minimum_above_the_cap_is_refused():
 def test_a_minimum_above_the_maximum_admits_nothing():
     with pytest.raises(UnsatisfiableSchemaError, match="at least 3 and at most 2"):
         compile_schema({"type": "string", "minLength": 3, "maxLength": 2})
+
+
+@pytest.mark.parametrize("more", [{}, {"pattern": "^[^a]$"}, {"pattern": "^[\\u0000-\\u001f]$"}])
+def test_of_all_escapes_of_four_digits_only_those_of_controls_without_a_short_one_are_written(more):
+    grammar = compile_schema({"type": "string", "maxLength": 1, **more})
+    accepted = {code for code in range(0x130) if grammar.accepts(f'"\\u{code:04x}"')}
+
+    assert accepted == set(range(0x20)) - {8, 9, 10, 12, 13}
+    for code in range(0x20):
+        one = compile_schema({"type": "string", "pattern": f"^\\x{code:02x}$"})
+        assert one.accepts(json.dumps(chr(code)))
+        assert [other for other in range(0x20) if one.accepts(json.dumps(chr(other)))] == [code]
