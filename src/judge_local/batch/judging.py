@@ -16,8 +16,8 @@ from judge_local.providers.base import InferenceProvider
 from judge_local.results import Result, ResultsHeader, subject_sha256
 from judge_local.zones import DEFAULT_ZONES, ConsensusResult, ZoneThresholds
 
-SLOTS: Final = 6
-"""Runs that the engine decodes at once."""
+SLOTS: Final = 16
+"""Runs that engines decode at once, or fewer: more rows in work cost nothing, for the engine begins no more than it can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Judging:
     def at_once(self) -> int:
         """How many rows in work keep the engine busy, with a few more whose subjects are read meanwhile.
 
-        No more than that: a crash of the engine costs what is in work.
+        No more than that: each is held in memory.
         """
         return max(4, 4 * SLOTS // self.runs)
 
