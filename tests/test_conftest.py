@@ -102,6 +102,7 @@ def test_no_test_sees_the_persons_settings() -> None:
     assert not Path(folder).exists()
     assert {name for name in os.environ if name.startswith("JUDGE_LOCAL_")} <= {
         "JUDGE_LOCAL_MODELS_DIR",
+        "JUDGE_LOCAL_CACHE_DIR",
         "JUDGE_LOCAL_REQUIRE_LIVE",
         "JUDGE_LOCAL_NO_SKIP",
         "JUDGE_LOCAL_MATERIAL",

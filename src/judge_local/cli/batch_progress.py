@@ -140,7 +140,7 @@ def human_time(seconds: float) -> str:
     """A length of time for a person.
 
     >>> human_time(5.4), human_time(600), human_time(7500), human_time(200_000)
-    ('5 s', '10 min', '2 h 5 min', '2 d 8 h')
+    ('5 s', '10 min', '2 h 5 min', '2 d 7 h')
     """
     if round(seconds) < 60:
         return f"{seconds:.0f} s"

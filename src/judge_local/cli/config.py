@@ -24,7 +24,7 @@ FILE_NAME: Final = "judge-local.toml"
 PREFIX: Final = "JUDGE_LOCAL_"
 """What a setting's variable begins with."""
 _MEANINGLESS_AS_HABIT: Final = frozenset({"help", "version", "check"})
-_OTHER_VARIABLES: Final = (f"{PREFIX}MODELS_DIR",)
+_OTHER_VARIABLES: Final = (f"{PREFIX}MODELS_DIR", f"{PREFIX}CACHE_DIR")
 _LIKENESS: Final = 0.75
 """From 0 to 1, how much a variable must look like a setting to be taken for a slip of the pen."""
 

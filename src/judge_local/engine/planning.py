@@ -108,10 +108,12 @@ def smaller(layers: int) -> Iterator[int]:
     >>> list(smaller(33))
     [24, 16, 8, 0]
     """
+    last = layers
     for quarters in (3, 2, 1):
         fewer = layers * quarters // 4
-        if 0 < fewer < layers:
+        if 0 < fewer < last:
             yield fewer
+            last = fewer
     if layers:
         yield 0
 
