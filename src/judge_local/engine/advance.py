@@ -18,7 +18,7 @@ from judge_local.engine.pace import Pace
 from judge_local.engine.runs import Group, Outcome, Run, Writer, common_prefix
 from judge_local.errors import JudgeLocalError
 
-HIT_WEIGHT: Final = 0.05
+HIT_WEIGHT: Final = 0.1
 """What one guess counts in the running share of guessed tokens that were right."""
 
 

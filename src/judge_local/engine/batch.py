@@ -8,9 +8,14 @@ from judge_local.engine.protocol import BATCH_TOKENS
 
 
 class Batch:
-    """Collects at most `BATCH_TOKENS` tokens; the four lists have one length, as `Context.decode` wants them."""
+    """Collects tokens; the four lists have one length, as `Context.decode` wants them.
 
-    def __init__(self) -> None:
+    Args:
+        limit: at most this many, 1 to `BATCH_TOKENS`.
+    """
+
+    def __init__(self, limit: int = BATCH_TOKENS) -> None:
+        self.limit = limit
         self.tokens: list[int] = []
         self.positions: list[int] = []
         self.owners: list[int] = []
@@ -40,7 +45,7 @@ class Batch:
         Returns:
             How many were taken.
         """
-        part = tokens[: min(most, BATCH_TOKENS - len(self.tokens))]
+        part = tokens[: min(most, self.limit - len(self.tokens))]
         if not part:
             return 0
         self.tokens += part

@@ -10,7 +10,7 @@ from typing import Final
 
 from judge_local.engine.binding import AbortFlag, Model
 from judge_local.engine.context import Context
-from judge_local.engine.pace import MOST_SLOTS, SLOTS_UNMEASURED
+from judge_local.engine.pace import MOST_SLOTS, RECURRENT_SLOTS
 from judge_local.engine.protocol import BATCH_TOKENS, Settings
 from judge_local.engine.runs import Group, Run
 from judge_local.engine.shelf import Shelf
@@ -40,7 +40,7 @@ class Cells:
         self._model, self._settings, self._abort, self._shelf = model, settings, abort, shelf
         self._shelved: set[str] = set()
         # A recurrent model keeps a whole state for each sequence there may be.
-        most = settings.slots or (SLOTS_UNMEASURED if model.recurrent else MOST_SLOTS)
+        most = settings.slots or (RECURRENT_SLOTS if model.recurrent else MOST_SLOTS)
         self.most_slots = most
         """More runs than this never decode at once."""
         self._most = min(MOST_CELLS_AHEAD, settings.most_cells or MOST_CELLS_AHEAD)
@@ -141,6 +141,12 @@ class Cells:
         self.kept = []
         if self.context is not None:
             self.context.forget(KEPT)
+
+    def in_use(self, groups: Iterable[Group], live: Iterable[Run], group_of: dict[Run, Group]) -> int:
+        """Cells that hold a token now."""
+        read = sum(group.evaluated - group.borrowed for group in groups)
+        own = sum(run.position - len(group_of[run].shared) for run in live)
+        return len(self.kept) + read + own
 
     def used(self, groups: Iterable[Group], live: Iterable[Run], group_of: dict[Run, Group]) -> int:
         """Cells in use or set aside, counted no lower than they are."""

@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-KEY: Final = 2
+KEY: Final = 3
 """So many tokens must be the same as in the prompt before its next ones are a guess."""
 
 MOST: Final = 8
 """The longest guess, in tokens."""
 
-HOPED: Final = 0.6
+HOPED: Final = 0.4
 """The share of guessed tokens that are right, as long as nothing is known. A place in a batch pays while it costs less of
 a token's price than this."""
 
@@ -42,7 +42,7 @@ class Lookup:
 
         Of several places the one counts whose tokens before agree furthest with `written`, and of these the last.
 
-        >>> Lookup([5, 1, 2, 3, 9, 1, 2, 4]).guess([7, 9, 1, 2], 8)
+        >>> Lookup([5, 1, 2, 3, 9, 1, 2, 4]).guess([9, 1, 2], 8)
         [4]
         """
         if most < 1 or len(written) < KEY:

@@ -2,12 +2,12 @@
 
 More runs at once are not always better, and fewer are not either: on a processor, the kernels of some quantisations need
 several tokens at a time before they pay, those of others never do, and each run takes cells. So it is measured, in about
-a second, the first time there is enough to do, and kept on the shelf for the processes to come.
+a second, the first time there is enough to do. It is not kept for other processes: a measurement from a busy moment would
+stay wrong for good.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from typing import Final
@@ -15,17 +15,26 @@ from typing import Final
 from judge_local.engine.binding import AbortFlag, Model
 from judge_local.engine.context import Context, Decoded
 from judge_local.engine.protocol import BATCH_TOKENS, Settings
-from judge_local.engine.shelf import Shelf
 
 TILE: Final = 64
-"""From this many tokens a batch on, llama.cpp's flash attention on a processor computes in tiles: a batch of 64 took 23 %
-less a token than one of 63 (SmolLM2-135M; Qwen2.5-0.5B 20 %), and larger ones about the same as 64."""
+"""From this many tokens a batch on, llama.cpp's flash attention on a processor computes in tiles: over all cells in use,
+those of other sequences too, where smaller batches skip these."""
+
+TILE_PRICE: Final = 0.68
+"""What a cell costs in a tile, in prices of one that is attended to in a smaller batch (measured with SmolLM2-135M: 0.75 ms
+and 1.1 ms for 530 cells)."""
 
 LEAST_PIECE: Final = 32
 """Fewer tokens of a prompt are not worth a place beside live runs, unless they are its last."""
 
-SLOTS_UNMEASURED: Final = 6
+SLOTS_UNMEASURED: Final = 16
 """Runs at once where nothing was measured."""
+
+RECURRENT_SLOTS: Final = 6
+"""Runs at once of a recurrent model, which keeps a whole state for each."""
+
+WORTH_MEASURING: Final = 24
+"""More requests than this must wait before a second is spent on measuring."""
 
 MOST_SLOTS: Final = 32
 
@@ -50,6 +59,19 @@ def piece_beside(busy: int, left: int) -> int:
     return left if left < piece + LEAST_PIECE else piece
 
 
+def most_in_batch(visible: float, in_use: int) -> int:
+    """How many tokens to put into one batch on a processor: all there is room for, or fewer than make tiles.
+
+    Args:
+        visible: cells that a token attends to, on average.
+        in_use: cells that hold anything, of all sequences.
+
+    >>> most_in_batch(500, 600), most_in_batch(500, 3000)
+    (512, 63)
+    """
+    return BATCH_TOKENS if TILE_PRICE * in_use <= visible else TILE - 1
+
+
 def best_slots(seconds: Mapping[int, float]) -> int:
     """The least number of runs at once that is about as fast as any.
 
@@ -66,22 +88,18 @@ def best_slots(seconds: Mapping[int, float]) -> int:
 
 
 class Pace:
-    """What batches take on this machine, once it was measured here or by a process before.
+    """What batches take on this machine, once it has been measured.
 
     Args:
         model: the model.
-        settings: threads, layers, and what names the weights.
+        settings: threads and layers.
         abort: stops a measurement.
-        shelf: keeps what was measured.
     """
 
-    def __init__(self, model: Model, settings: Settings, abort: AbortFlag, shelf: Shelf) -> None:
-        self._model, self._settings, self._abort, self._shelf = model, settings, abort, shelf
-        self._key = f"pace|{settings.weights}|{settings.n_gpu_layers}|{settings.n_threads}"
+    def __init__(self, model: Model, settings: Settings, abort: AbortFlag) -> None:
+        self._model, self._settings, self._abort = model, settings, abort
         self.seconds: dict[int, float] = {}
         """Seconds of a batch of one token for each of so many runs, by their number; empty until it is known."""
-        if not settings.deterministic and (kept := shelf.get(self._key)) is not None:
-            self.seconds = {int(runs): seconds for runs, seconds in json.loads(kept).items()}
 
     def measure(self) -> dict[int, float]:
         """`seconds`, measured now if they are not known; empty when that was interrupted.
@@ -89,10 +107,7 @@ class Pace:
         Raises:
             EngineError: no memory for a small context, or llama.cpp failed.
         """
-        if not self.seconds:
-            self.seconds = _measured(self._model, self._settings, self._abort)
-            if self.seconds:
-                self._shelf.put(self._key, json.dumps(self.seconds).encode())
+        self.seconds = self.seconds or _measured(self._model, self._settings, self._abort)
         return self.seconds
 
 

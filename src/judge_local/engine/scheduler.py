@@ -30,7 +30,14 @@ from judge_local.engine.binding import AbortFlag, Model
 from judge_local.engine.cells import KEPT, READER, Cells, free_slots, own_cells, padded
 from judge_local.engine.context import Context, Decoded
 from judge_local.engine.interrupt import Interrupter
-from judge_local.engine.pace import SLOTS_UNMEASURED, Pace, best_slots, piece_beside
+from judge_local.engine.pace import (
+    SLOTS_UNMEASURED,
+    WORTH_MEASURING,
+    Pace,
+    best_slots,
+    most_in_batch,
+    piece_beside,
+)
 from judge_local.engine.protocol import BATCH_TOKENS, Generate, Generated, Settings
 from judge_local.engine.runs import Group, Outcome, Run, Writer, common_prefix, open_group
 from judge_local.engine.shelf import Shelf
@@ -74,7 +81,7 @@ class Scheduler:
         self._model, self._assembler, self._settings = model, assembler, settings
         self._interrupter = interrupter
         self._deliver = deliver
-        self._pace = Pace(model, settings, abort, shelf)
+        self._pace = Pace(model, settings, abort)
         self.n_ctx = min(settings.n_ctx or model.n_ctx_train, model.n_ctx_train)
         self._writer = Writer(model, assembler)
         self._cells = Cells(model, settings, abort, shelf)
@@ -157,8 +164,8 @@ class Scheduler:
             self._reading, self._opened = self._opened, None
 
     def _settle_slots(self) -> None:
-        """The first time that more wait than the slots hold, find out how many slots there should be."""
-        if self._slots_settled or not self._waiting.holds_more_than(self._slots):
+        """The first time that there is enough to do, find out how many slots there should be."""
+        if self._slots_settled or not self._waiting.holds_more_than(WORTH_MEASURING):
             return
         self._slots_settled = True
         self._interrupter.watch(())
@@ -255,12 +262,24 @@ class Scheduler:
 
     # One batch.
 
+    def _batch_limit(self) -> int:
+        if self._settings.n_gpu_layers:
+            return BATCH_TOKENS
+        places = [run.position for run in self._live]
+        if self._reading is not None:
+            places.append(self._reading.evaluated)
+        groups = {id(group): group for group in (*self._group_of.values(), self._reading) if group}
+        return most_in_batch(
+            sum(places) / len(places), self._cells.in_use(groups.values(), self._live, self._group_of)
+        )
+
     def _evaluate(self) -> None:
         context, reading = self._cells.context, self._reading
         assert context is not None  # There is one as long as anything runs or is read.
-        batch = Batch()
+        batch = Batch(self._batch_limit())
         taken: list[Taken] = []
-        for run in self._live:
+        # Who is about to write first: a prompt's end can wait for a batch, and holds up nobody then.
+        for run in sorted(self._live, key=lambda run: len(run.pending)):
             count = batch.add(run.pending, run.position, run.sequence, ends_in_logits=True)
             if count:
                 taken.append(Taken(run, count, [len(batch) - 1]))
