@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
+from decimal import Decimal, localcontext
 from typing import Final, NamedTuple
 
 from judge_local.grammar import automata
@@ -105,8 +105,13 @@ def listed(facet: NumberFacet) -> list[Decimal]:
 def _nearest(facet: NumberFacet, step: Decimal) -> range:
     """How often `step` is taken: zero and `MAX_LISTED` more, those within the bounds that are nearest to zero."""
     first, last = -(MAX_LISTED // 2), MAX_LISTED // 2
-    low = None if facet.low is None else int((facet.low.value / step).to_integral_value(ROUND_CEILING))
-    high = None if facet.high is None else int((facet.high.value / step).to_integral_value(ROUND_FLOOR))
+    low = high = None
+    if facet.low is not None:
+        times, rest = divmod(facet.low.value, step)
+        low = int(times) + (rest > 0)
+    if facet.high is not None:
+        times, rest = divmod(facet.high.value, step)
+        high = int(times) - (rest < 0)
     # What one bound takes away on its side of zero is given to the other side.
     if low is not None:
         last = max(last, low + MAX_LISTED)
