@@ -5,12 +5,13 @@
 * A mutation flips a comparison, swaps `and` and `or`, drops a `not`, or makes a whole number one more. The sizes of
   caches are left alone: they change no answer.
 * Each runs in a fork of a process that has collected the tests: the fork gives the functions of one module their
-  changed code, forgets what was cached, and runs the tests, the quick ones first. A change outside
-  of any function is made in a fork that imports the compiler anew.
+  changed code, forgets what was cached, and runs the tests, the quick ones first. So no test may compile anything
+  when it is collected; one that does is named, and nothing is tried. A change outside of any function is made in a
+  fork that imports the compiler anew.
 * Every mutation ends killed (a test failed, or did not end within the limit) or reviewed: it stands in
   `tests/data/grammar-survivors.json` with the reason why no test can notice it.
 * `--progress DIR` keeps what became of each, so that a proof that was stopped goes on. A killed one is not tried
-  again while its module stays as it is; a surviving one is tried again once a test was changed.
+  again while its module stays as it is; a surviving one is tried again on the files of tests that were changed.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import _lru_cache_wrapper
 from importlib.machinery import ModuleSpec
+from inspect import CO_OPTIMIZED
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -45,18 +47,17 @@ SURVIVORS: Final = ROOT / "tests" / "data" / "grammar-survivors.json"
 """Reviewed mutations that no test notices, each with the reason."""
 
 _ALWAYS: Final = ("test_zoo.py", "test_public_faults.py", "test_compile.py", "test_exhaustive.py")
-_OBJECTS: Final = ("test_objects.py", "test_opt_in.py", *_ALWAYS)
+_OBJECTS: Final = ("test_objects.py", "test_object_keys.py", "test_opt_in.py", *_ALWAYS)
 KILLERS: Final = {
     "numbers": ("test_number_facets.py", "test_numbers.py", "test_numerals.py", *_ALWAYS),
     "numerals": ("test_number_facets.py", "test_numerals.py", "test_numbers.py", *_ALWAYS),
     "strings": ("test_strings.py", *_ALWAYS),
     "objects": _OBJECTS,
     "keys": _OBJECTS,
-    "scalars": ("test_numerals.py", "test_strings.py", *_ALWAYS),
+    "scalars": ("test_counted_strings.py", "test_numerals.py", "test_strings.py", *_ALWAYS),
 }
 """The modules that are changed, and the tests that are to notice it."""
 _MEMORY: Final = 4 << 30
-_UNSETTLED: Final = "unsettled"
 _BROKEN: Final = 70
 """With this a fork ends that could not run the tests."""
 
@@ -142,13 +143,13 @@ def _pytest(names: Iterable[str], plugin: _Plugin) -> int:
     return int(pytest.main([*options, *(str(TESTS / name) for name in names)], plugins=[plugin]))
 
 
-def _afresh(module: str, code: CodeType | None) -> Callable[[int], int]:
+def _afresh(module: str, code: CodeType | None, files: Iterable[str]) -> Callable[[int], int]:
     """Import the compiler anew, with one module changed, and run the tests that are to notice it."""
 
     def run(pipe: int) -> int:
         if code is not None:
             sys.meta_path.insert(0, _Changed(module, code))
-        return _pytest(KILLERS[module], _Plugin(pipe=pipe))
+        return _pytest(files, _Plugin(pipe=pipe))
 
     return run
 
@@ -189,10 +190,15 @@ def outcome(run: Callable[[int], int], limit: float) -> tuple[str, str]:
         os._exit(result)
     os.close(writing)
     said, over = b"", False
-    # The limit is one of processor time, which a busy machine does not use up; a fork that sleeps meets this one.
-    ends = time.monotonic() + 10 * limit
+    # The limit is one of processor time, which a busy machine does not use up; a fork that sleeps meets this one. Seconds
+    # are counted one by one, since a proof that is stopped for a while must not take its forks for such.
+    left = 10 * limit
     while True:
-        ready, _, _ = select.select([reading], [], [], max(0.0, ends - time.monotonic()))
+        ready, _, _ = select.select([reading], [], [], 1.0)
+        if not ready:
+            left -= 1.0
+            if left > 0:
+                continue
         more = os.read(reading, 4096) if ready else b""
         if not more:
             over = not ready
@@ -225,8 +231,11 @@ class _Progress:
 
     def __init__(self, folder: Path | None) -> None:
         self._file = None if folder is None else folder / "mutations.jsonl"
-        self._known: dict[str, dict[str, str]] = {}
-        self._tests = _digest(sorted(TESTS.glob("*.py")))
+        self._known: dict[str, dict[str, Any]] = {}
+        helpers = [path for path in sorted(TESTS.glob("*.py")) if not path.name.startswith("test_")]
+        names = {name for each in KILLERS.values() for name in each}
+        self._tests = {name: _digest([*helpers, TESTS / name]) for name in names}
+        self._modules = {module: _digest([PACKAGE / f"{module}.py"]) for module in KILLERS}
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
         if self._file is not None and self._file.is_file():
@@ -234,26 +243,34 @@ class _Progress:
                 record = json.loads(line)
                 self._known[record["mutation"]] = record
 
-    def of(self, mutation: Mutation) -> str | None:
-        """What became of a mutation, if that still holds."""
+    def _record(self, mutation: Mutation) -> dict[str, Any]:
         record = self._known.get(mutation.what)
-        if record is None or record["module"] != _digest([PACKAGE / f"{mutation.module}.py"]):
-            return None
-        if record["outcome"] != "killed" and record["tests"] != self._tests:
-            return None
-        return record["outcome"]
+        return record if record and record["module"] == self._modules[mutation.module] else {}
+
+    def untried(self, mutation: Mutation) -> list[str]:
+        """The files of tests that may notice a mutation yet: none once it is killed, or has survived all as they are."""
+        record = self._record(mutation)
+        if record.get("outcome") == "killed":
+            return []
+        survived = record.get("survived", {})
+        return [name for name in KILLERS[mutation.module] if survived.get(name) != self._tests[name]]
+
+    def survived(self, mutation: Mutation) -> bool:
+        """Whether a mutation was tried on all tests as they are, and none noticed it."""
+        return not self.untried(mutation) and self._record(mutation).get("outcome") == "survived"
 
     def note(self, mutation: Mutation, result: str, test: str, seconds: float) -> None:
         """Keep what became of a mutation."""
         record = {
             "mutation": mutation.what,
             "line": str(mutation.line),
-            "module": _digest([PACKAGE / f"{mutation.module}.py"]),
-            "tests": self._tests,
+            "module": self._modules[mutation.module],
             "outcome": result,
             "by": test,
             "seconds": f"{seconds:.1f}",
         }
+        if result == "survived":
+            record["survived"] = {name: self._tests[name] for name in KILLERS[mutation.module]}
         self._known[mutation.what] = record
         if self._file is not None:
             with self._file.open("a", encoding="utf-8") as file:
@@ -300,33 +317,46 @@ def mutate(progress: Path | None, only: list[str], limit: float) -> int:
         if os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]):
             sys.exit("not all changes were tried")
         kept = _Progress(folder)
-        # A test file may have compiled a grammar when it was collected: what survived the swap is tried anew, too.
-        outside = [job for job in jobs if kept.of(job) in (None, _UNSETTLED)]
+        outside = [job for job in jobs if kept.untried(job)]
         if outside:
-            result, test = outcome(_afresh(outside[0].module, None), 10 * limit)
+            result, test = outcome(_afresh(outside[0].module, None, KILLERS[outside[0].module]), 10 * limit)
             if result != "survived":
                 sys.exit(f"the tests fail without any change: {test}. Repair them first.")
         for job in outside:
-            _try(job, _afresh(job.module, code_of(job)), kept, reviewed, limit)
+            _try(job, _afresh(job.module, code_of(job), kept.untried(job)), kept, reviewed, limit)
         return _told(jobs, kept, reviewed, modules)
 
 
 def _try_inside(jobs: list[Mutation], kept: _Progress, reviewed: dict[str, str], limit: float) -> None:
     """Try the changes inside of functions."""
-    inside = [job for job in jobs if job.inside and kept.of(job) is None]
+    inside = [job for job in jobs if job.inside and kept.untried(job)]
     if not inside:
         return
 
     def run(items: list[Any]) -> None:
+        sys.setprofile(None)
+        if compiled:
+            sys.exit(f"{min(compiled)} ran while the tests were collected. Call it inside of a test.")
         spent = _durations(items, plugin, limit)
         for job in inside:
-            chosen = [each for each in items if each.path.name in KILLERS[job.module]]
+            files = kept.untried(job)
+            chosen = [each for each in items if each.path.name in files]
             # What takes no time is tried first: most changes are noticed by many tests.
             chosen.sort(key=lambda each: spent.get(_named(each.nodeid), 0.0))
-            _try(job, _swapped(chosen, code_of(job), plugin), kept, reviewed, limit, settled=False)
+            _try(job, _swapped(chosen, code_of(job), plugin), kept, reviewed, limit)
+
+    changed = {str(PACKAGE / f"{module}.py") for module in KILLERS}
+    compiled: set[str] = set()
+
+    def notice(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        # What a module runs when it is imported is no function, or has no local names of its own.
+        if event == "call" and code.co_filename in changed and code.co_flags & CO_OPTIMIZED:
+            compiled.add(f"{Path(code.co_filename).stem}.{code.co_qualname}")
 
     plugin = _Plugin(run)
-    if _pytest(dict.fromkeys(name for job in inside for name in KILLERS[job.module]), plugin):
+    sys.setprofile(notice)
+    if _pytest(dict.fromkeys(name for job in inside for name in kept.untried(job)), plugin):
         sys.exit("pytest did not collect the tests. Run it on tests/grammar to see why.")
 
 
@@ -347,27 +377,20 @@ def _durations(items: list[Any], plugin: _Plugin, limit: float) -> dict[str, flo
 
 
 def _try(
-    job: Mutation,
-    run: Callable[[int], int],
-    kept: _Progress,
-    reviewed: dict[str, str],
-    limit: float,
-    *,
-    settled: bool = True,
+    job: Mutation, run: Callable[[int], int], kept: _Progress, reviewed: dict[str, str], limit: float
 ) -> None:
     began = time.monotonic()
     result, test = outcome(run, limit)
     if result == "broken":
         sys.exit(f"{job.what}: {test}")
-    survived = result == "survived"
-    kept.note(job, _UNSETTLED if survived and not settled else result, test, time.monotonic() - began)
-    if survived and settled and job.what not in reviewed:
+    kept.note(job, result, test, time.monotonic() - began)
+    if result == "survived" and job.what not in reviewed:
         print(f"SURVIVED {job.module}.py, line {job.line}: {job.what}", flush=True)
 
 
 def _told(jobs: list[Mutation], kept: _Progress, reviewed: dict[str, str], modules: list[str]) -> int:
     """Print what became of all; 0 when each is killed or reviewed, and nothing is reviewed that is not alive."""
-    alive = {job.what for job in jobs if kept.of(job) == "survived"}
+    alive = {job.what for job in jobs if kept.survived(job)}
     known = {job.what for job in jobs}
     ours = [what for what in reviewed if what.split(":")[0] in modules]
     lines = [f"NOT REVIEWED: {what}" for what in sorted(alive - set(ours))]

@@ -9,7 +9,7 @@ import pytest
 from judge_local.grammar.emit import Rules
 from judge_local.grammar.finish import finish, productive
 from judge_local.grammar.numbers import INTEGER_DIGITS, Bound, NumberFacet, number
-from judge_local.grammar.numerals import numerals
+from judge_local.grammar.numerals import listed, numerals
 from judge_local.grammar.recogniser import Matcher
 from judge_local.grammar.settings import Settings
 
@@ -90,6 +90,8 @@ def test_the_rules_admit_exactly_the_numerals_between_the_bounds(caps, integer):
         {"integer": True, "multiples": frozenset([Decimal(7)])},
         {"multiples": frozenset([Decimal("0.1")])},
         {"multiples": frozenset([Decimal("0.1")]), "excluded": frozenset([Decimal("0.5")])},
+        {"multiples": frozenset([Decimal("0.1"), Decimal(3)])},
+        {"integer": True, "multiples": frozenset([Decimal("0.1")])},
     ],
     ids=str,
 )
@@ -203,3 +205,43 @@ def test_the_caps_of_a_facet_are_those_of_the_settings():
             {"excluded": frozenset([Decimal(2)])},
         )
     )
+
+
+TENTHS = [(times, Decimal(times) / 10) for times in range(-5000, 5001)]
+ENDS = [None, *map(Decimal, ("-250", "-99.95", "-5", "0", "0.05", "5", "99.9", "100", "250"))]
+
+
+@pytest.mark.parametrize("low", ENDS)
+def test_of_what_floats_do_not_hold_exactly_zero_and_the_2000_nearest_multiples_are_listed(low):
+    for high in ENDS:
+        kept = [
+            (abs(times), value)
+            for times, value in TENTHS
+            if (low is None or value >= low) and (high is None or value <= high)
+        ]
+        nearest = sorted(value for _, value in sorted(kept)[:2001])
+        facet = NumberFacet(
+            low=None if low is None else Bound(low), high=None if high is None else Bound(high)
+        )
+        facet = facet.met(NumberFacet(multiples=frozenset([Decimal("0.1")])))
+
+        assert listed(facet) == [value for value in nearest if (float(value) / 0.1).is_integer()], high
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "body"),
+    [
+        (1, 8, "[1-8]"),
+        (10, 79, '"1" [0-9] | [2-6] [0-9] | "7" [0-9]'),
+        (2_345, 6_789, '"2" r1-1 | [3-5] [0-9]{3} | "6" r1-3'),
+    ],
+)
+def test_neighbouring_digits_that_go_on_alike_are_one_class(low, high, body):
+    rules = Rules()
+    facet = NumberFacet(low=Bound(Decimal(low)), high=Bound(Decimal(high)), integer=True).fitted()
+    root = rules.define([number(rules, facet)])
+
+    assert finish(rules, root[0], productive(rules)).gbnf.splitlines()[:2] == [
+        "root ::= r1",
+        f"r1 ::= {body}",
+    ]

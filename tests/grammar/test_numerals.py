@@ -73,6 +73,63 @@ def test_what_floats_round_is_listed_and_tried():
             assert int(float(value) / 0.01) == float(value) / 0.01
 
 
+def test_a_divisor_of_2000_remainders_is_followed_and_one_of_more_is_refused():
+    bounds = {"type": "integer", "minimum": 0, "maximum": 9999}
+    grammar = compile_schema(bounds | {"multipleOf": 2000})
+    tried = [*range(0, 10001, 250), *range(1, 10000, 999)]
+
+    assert [value for value in tried if grammar.accepts(str(value))] == [0, 2000, 4000, 6000, 8000]
+    with pytest.raises(
+        UnsupportedSchemaError, match="multipleOf 2001: a divisor has more than 2000 remainders"
+    ):
+        compile_schema(bounds | {"multipleOf": 2001})
+
+
+def test_a_divisor_beyond_what_floats_count_is_listed():
+    grammar = compile_schema({"type": "integer", "multipleOf": 10**15})
+
+    assert all(grammar.accepts(str(times * 10**15)) for times in range(-1000, 1001))
+    assert not any(
+        grammar.accepts(str(value)) for value in (1, 10**14, 10**15 + 1, 10**16 - 1, 1001 * 10**15)
+    )
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "nearest"),
+    [(None, None, 0), (None, -150, -150), (100, None, 100), (-50, 50, 0), (-5000, 5000, 0)],
+)
+def test_far_from_zero_and_between_wide_bounds_there_are_multiples_too(low, high, nearest):
+    schema = {"type": "number", "multipleOf": 0.01}
+    schema |= {} if low is None else {"minimum": low}
+    schema |= {} if high is None else {"maximum": high}
+    grammar = compile_schema(schema)
+
+    for value in (-5000, -150.5, -150, -50, -2.5, 0, 0.25, 7.5, 50, 100, 110.5, 5000):
+        inside = (low is None or value >= low) and (high is None or value <= high)
+        assert inside or not grammar.accepts(f"{value:g}"), value
+    assert grammar.accepts(f"{nearest}")
+    assert grammar.accepts(f"{nearest - 2.5 if nearest < 0 else nearest + 2.5}")
+    assert ("multipleOf", "at most 2001 values, those nearest to zero that floats take for multiples") in {
+        (row.keyword, row.detail) for row in grammar.report.narrowed
+    }
+
+
+def test_a_divisor_that_floats_hold_is_not_said_to_be_listed():
+    assert "multipleOf" not in {
+        row.keyword for row in compile_schema({"type": "number", "multipleOf": 0.25}).report.narrowed
+    }
+
+
+def test_no_more_digits_than_floats_keep_apart():
+    sevens = compile_schema({"type": "integer", "multipleOf": 7})
+    halves = compile_schema({"type": "number", "multipleOf": 0.5})
+
+    assert [size for size in range(1, 18) if sevens.accepts("7" * size)] == list(range(1, 16))
+    for before in range(1, 17):
+        found = [after for after in range(9) if halves.accepts("1" * before + ".5000000000"[: after + 1])]
+        assert found == list(range(1, min(6, 15 - before) + 1)), before
+
+
 @pytest.mark.parametrize("schema", [{"multipleOf": 2001}, {"not": {"multipleOf": 0.01}}])
 def test_what_cannot_be_followed_is_refused(schema):
     with pytest.raises(UnsupportedSchemaError, match=r"multipleOf|not"):

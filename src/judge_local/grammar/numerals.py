@@ -19,7 +19,7 @@ from judge_local.grammar.regex import PatternError
 
 MAX_MODULUS: Final = 2000
 MAX_LISTED: Final = 2000
-"""Multiples that are listed one by one."""
+"""Multiples that are listed one by one, beside zero."""
 _MAX_NUMERAL_STATES: Final = 8000
 _PRECISION: Final = 1400
 _POINT: Final = ord(".")
@@ -81,7 +81,7 @@ def exact(value: Decimal) -> bool:
 
 
 def listed(facet: NumberFacet) -> list[Decimal]:
-    """The multiples within the bounds, those nearest to zero, as far as floats agree that they are multiples.
+    """The `MAX_LISTED` multiples nearest to zero within the bounds, as far as floats agree that they are multiples.
 
     Raises:
         PatternError: the facet asks for what is no multiple.
@@ -90,16 +90,9 @@ def listed(facet: NumberFacet) -> list[Decimal]:
         raise PatternError("what is no multiple of a number that floats do not hold exactly cannot be said")
     step = max(facet.multiples)
     found: list[Decimal] = []
-    low = -(MAX_LISTED // 2) if facet.low is None else int(facet.low.value / step) - 1
-    high = MAX_LISTED // 2 if facet.high is None else int(facet.high.value / step) + 1
-    if facet.low is not None and low > -(MAX_LISTED // 2):
-        high = min(high, low + MAX_LISTED)
-    elif facet.high is not None and high < MAX_LISTED // 2:
-        low = max(low, high - MAX_LISTED)
-    low, high = max(low, high - 2 * MAX_LISTED), min(high, low + 2 * MAX_LISTED)
-    for times in range(low, high + 1):
+    for times in _nearest(facet, step):
         value = times * step
-        places = -int(value.normalize().as_tuple().exponent) if value else 0
+        places = -int(value.normalize().as_tuple().exponent)
         if (
             facet.holds(value)
             and places <= facet.decimals
@@ -107,6 +100,24 @@ def listed(facet: NumberFacet) -> list[Decimal]:
         ):
             found.append(value)
     return found
+
+
+def _nearest(facet: NumberFacet, step: Decimal) -> range:
+    """How often `step` is taken: zero and `MAX_LISTED` more, those within the bounds that are nearest to zero."""
+    first, last = -(MAX_LISTED // 2), MAX_LISTED // 2
+    low = high = None
+    if facet.low is not None:
+        times, rest = divmod(facet.low.value, step)
+        low = int(times) + (rest > 0)
+    if facet.high is not None:
+        times, rest = divmod(facet.high.value, step)
+        high = int(times) - (rest < 0)
+    # What one bound takes away on its side of zero is given to the other side.
+    if low is not None:
+        last = max(last, low + MAX_LISTED)
+    if high is not None:
+        first, last = min(first, high - MAX_LISTED), min(last, high)
+    return range(first if low is None else max(first, low), last + 1)
 
 
 def _divides(step: Decimal, value: Decimal) -> bool:

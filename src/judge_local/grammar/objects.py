@@ -177,7 +177,8 @@ class ObjectWriter:
         self._counted = bool(self._low) or self._high is not None
         ways = (len(self._ordered) + 1) << (len(self._free) + len(facet.some))
         if self._high is not None and (self._ordered or self._free):
-            room = max(self._low, sure, MAX_STATES // ways // 2)
+            # So that no more states are made than may be: two for each way and each size, none among them.
+            room = max(self._low, sure, MAX_STATES // (2 * ways) - 1)
             if self._high > room:
                 self._high = room
                 self.places.narrowed(facet.where, "maxProperties", self.place, f"at most {room} keys")

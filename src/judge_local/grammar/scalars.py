@@ -15,7 +15,7 @@ from judge_local.grammar.emit import Body
 from judge_local.grammar.formats import compact_format
 from judge_local.grammar.nodes import Atom, StringFacet
 from judge_local.grammar.numbers import INTEGER_DIGITS, NumberFacet, number
-from judge_local.grammar.numerals import numerals
+from judge_local.grammar.numerals import MAX_LISTED, exact, numerals
 from judge_local.grammar.regex import PatternError
 from judge_local.grammar.strings import quoted
 
@@ -134,4 +134,7 @@ def write_number(places: Places, facet: NumberFacet, where: str, place: str) -> 
         places.nothing(where, "no number within its bounds is such a multiple")
         return []
     places.narrowed(where, "type", place, spelling)
+    if not all(exact(each) for each in fitted.multiples):
+        few = f"at most {MAX_LISTED + 1} values, those nearest to zero that floats take for multiples"
+        places.narrowed(where, "multipleOf", place, few)
     return [places.strings.following(found, 1)]

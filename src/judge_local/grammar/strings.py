@@ -116,7 +116,7 @@ def _escapes(ranges: Ranges) -> tuple[Ranges, tuple[tuple[int, Ranges], ...]] | 
     short = points.of("".join(_SHORT[point] for point in held if point in _SHORT))
     rare = []
     for high in (0, 1):
-        last = [point % 16 for point in held if point < 0x20 and point // 16 == high and point not in _SHORT]
+        last = [point % 16 for point in held if point // 16 == high and point not in _SHORT]
         if last:
             rare.append((high, points.of("".join(f"{digit:x}" for digit in last))))
     return short, tuple(rare)
