@@ -216,12 +216,12 @@ def test_data_parses(block: Block) -> None:
 
 @pytest.mark.parametrize("block", chosen("python", directive="run"))
 def test_python_runs(block: Block, desk: Path) -> None:
-    run_python(block.body, desk, timeout=60)
+    run_python(block.body, desk, timeout=240)
 
 
 @pytest.mark.parametrize("block", chosen("text", directive="output"))
 def test_python_prints_what_the_page_shows(block: Block, desk: Path) -> None:
-    printed = run_python(block.before, desk, timeout=60)
+    printed = run_python(block.before, desk, timeout=240)
 
     assert agrees(block.body, printed), (
         f"{block.where} shows\n{block.body}\nand the program prints\n{printed}"
@@ -230,7 +230,7 @@ def test_python_prints_what_the_page_shows(block: Block, desk: Path) -> None:
 
 @pytest.mark.parametrize("block", chosen("console", directive="run"))
 def test_console_prints_what_the_page_shows(block: Block, desk: Path) -> None:
-    check_console(block, desk, timeout=60)
+    check_console(block, desk, timeout=240)
 
 
 @pytest.mark.live
