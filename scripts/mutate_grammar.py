@@ -261,7 +261,7 @@ class _Progress:
 
     def note(self, mutation: Mutation, result: str, test: str, seconds: float) -> None:
         """Keep what became of a mutation."""
-        record = {
+        record: dict[str, Any] = {
             "mutation": mutation.what,
             "line": str(mutation.line),
             "module": self._modules[mutation.module],
