@@ -19,7 +19,7 @@ from judge_local import VERDICT_SCHEMA
 from judge_local.engine.protocol import Settings
 
 CLAIM = "The sky is blue."
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 240.0
 MACHINE_LOCK = Path(Settings(path="").lock_path)
 """Holds the pid of the worker that decodes."""
 
@@ -137,7 +137,7 @@ def test_interrupted_at_any_moment(judging: Callable[..., subprocess.Popen[str]]
     out, err = process.communicate(timeout=WAIT_SECONDS)
 
     # Until Python has reached the command line's own code, the interrupt is the interpreter's.
-    assert process.returncode in (130, -signal.SIGINT)
+    assert process.returncode in (130, -signal.SIGINT) or "init_import_site" in err
     assert out == ""
     assert "Traceback" not in err or "judge_local/cli" not in err
 

@@ -339,7 +339,13 @@ def test_every_check_runs_and_one_failure_fails(clone: Clone) -> None:
 
     assert done.returncode == 1
     assert "FAILED: format, lint" in done.stderr
-    for call in ("ruff format --check .", "ruff check .", "mypy", "lint-imports", "pytest -k some words"):
+    for call in (
+        "ruff format --check .",
+        "ruff check .",
+        "mypy",
+        "lint-imports",
+        "pytest -n 2 --dist loadfile -k some words",
+    ):
         assert f"\n{call}" in clone.calls
 
 

@@ -18,6 +18,15 @@ from judge_local.engine.pace import Pace
 from judge_local.engine.runs import Group, Outcome, Run, Writer, common_prefix
 from judge_local.errors import JudgeLocalError
 
+TOTALS: Final = (
+    *("requests", "prompt_tokens", "shared_tokens", "read_tokens"),
+    *("written_tokens", "forced_tokens", "drafted_tokens", "accepted_tokens"),
+    *("steps", "decode_seconds", "draw_seconds", "other_seconds"),
+)
+"""What is counted over the life of a scheduler. `prompt_tokens` are those of all prompts of runs that have ended;
+`read_tokens` of them were evaluated, `shared_tokens` copied from another run or kept from before. Of `written_tokens`,
+the grammar left no choice about `forced_tokens`, and `accepted_tokens` of the `drafted_tokens` are among the rest."""
+
 HIT_WEIGHT: Final = 0.1
 """What one guess counts in the running share of guessed tokens that were right."""
 

@@ -5,12 +5,12 @@ Sequence 0 keeps a prompt's beginning for the submissions to come, 1 is the read
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from judge_local.engine.binding import AbortFlag, Model
 from judge_local.engine.context import Context
-from judge_local.engine.pace import MOST_SLOTS, RECURRENT_SLOTS
+from judge_local.engine.pace import MOST_SLOTS, RECURRENT_SLOTS, most_in_batch
 from judge_local.engine.protocol import BATCH_TOKENS, Settings
 from judge_local.engine.runs import Group, Run
 from judge_local.engine.shelf import Shelf
@@ -142,11 +142,15 @@ class Cells:
         if self.context is not None:
             self.context.forget(KEPT)
 
-    def in_use(self, groups: Iterable[Group], live: Iterable[Run], group_of: dict[Run, Group]) -> int:
-        """Cells that hold a token now."""
-        read = sum(group.evaluated - group.borrowed for group in groups)
+    def batch_limit(self, live: Sequence[Run], group_of: Mapping[Run, Group], reading: Group | None) -> int:
+        """How many tokens to put into the next batch of the runs that are live and the group that is read."""
+        if self._settings.n_gpu_layers:
+            return BATCH_TOKENS
+        groups = {id(group): group for group in (*group_of.values(), reading) if group is not None}
+        read = sum(group.evaluated - group.borrowed for group in groups.values())
         own = sum(run.position - len(group_of[run].shared) for run in live)
-        return len(self.kept) + read + own
+        places = [run.position for run in live] + ([] if reading is None else [reading.evaluated])
+        return most_in_batch(sum(places) / len(places), len(self.kept) + read + own)
 
     def used(self, groups: Iterable[Group], live: Iterable[Run], group_of: dict[Run, Group]) -> int:
         """Cells in use or set aside, counted no lower than they are."""

@@ -20,10 +20,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
 
 from judge_local.engine.admission import Admission
-from judge_local.engine.advance import Advance, Taken
+from judge_local.engine.advance import TOTALS, Advance, Taken
 from judge_local.engine.assembly import PromptAssembler
 from judge_local.engine.batch import Batch
 from judge_local.engine.binding import AbortFlag, Model
@@ -35,22 +34,12 @@ from judge_local.engine.pace import (
     WORTH_MEASURING,
     Pace,
     best_slots,
-    most_in_batch,
     piece_beside,
 )
 from judge_local.engine.protocol import BATCH_TOKENS, Generate, Generated, Settings
 from judge_local.engine.runs import Group, Outcome, Run, Writer, common_prefix, open_group
 from judge_local.engine.shelf import Shelf
 from judge_local.errors import EngineError, JudgeLocalError
-
-TOTALS: Final = (
-    *("requests", "prompt_tokens", "shared_tokens", "read_tokens"),
-    *("written_tokens", "forced_tokens", "drafted_tokens", "accepted_tokens"),
-    *("steps", "decode_seconds", "draw_seconds", "other_seconds"),
-)
-"""What is counted over the life of a scheduler. `prompt_tokens` are those of all prompts of runs that have ended;
-`read_tokens` of them were evaluated, `shared_tokens` copied from another run or kept from before. Of `written_tokens`,
-the grammar left no choice about `forced_tokens`, and `accepted_tokens` of the `drafted_tokens` are among the rest."""
 
 Deliver = Callable[[str, Outcome], None]
 
@@ -262,21 +251,10 @@ class Scheduler:
 
     # One batch.
 
-    def _batch_limit(self) -> int:
-        if self._settings.n_gpu_layers:
-            return BATCH_TOKENS
-        places = [run.position for run in self._live]
-        if self._reading is not None:
-            places.append(self._reading.evaluated)
-        groups = {id(group): group for group in (*self._group_of.values(), self._reading) if group}
-        return most_in_batch(
-            sum(places) / len(places), self._cells.in_use(groups.values(), self._live, self._group_of)
-        )
-
     def _evaluate(self) -> None:
         context, reading = self._cells.context, self._reading
         assert context is not None  # There is one as long as anything runs or is read.
-        batch = Batch(self._batch_limit())
+        batch = Batch(self._cells.batch_limit(self._live, self._group_of, reading))
         taken: list[Taken] = []
         # Who is about to write first: a prompt's end can wait for a batch, and holds up nobody then.
         for run in sorted(self._live, key=lambda run: len(run.pending)):
