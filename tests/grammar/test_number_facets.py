@@ -208,7 +208,7 @@ def test_the_caps_of_a_facet_are_those_of_the_settings():
 
 
 TENTHS = [(times, Decimal(times) / 10) for times in range(-5000, 5001)]
-ENDS = [None, *map(Decimal, ("-250", "-99.95", "-5", "0", "0.05", "5", "99.9", "100", "250"))]
+ENDS = [None, *map(Decimal, ("-250", "-99.95", "-5", "0", "0.05", "0.25", "5", "99.9", "100", "250"))]
 
 
 @pytest.mark.parametrize("low", ENDS)
