@@ -41,7 +41,7 @@ class Bench:
             self.interrupter,
             abort,
             self.deliver,
-            Shelf(shelf, pytest.fail),
+            Shelf(shelf, pytest.fail, stamp=settings.get("weights", "")),
         )
 
     def deliver(self, request: str, outcome: Outcome) -> None:
@@ -385,15 +385,38 @@ def test_a_state_that_llama_cannot_use_is_read_again(bench: Callable[..., Bench]
     """Whole by its digest, and still none of this model's."""
     first = bench(shelf=tmp_path, weights="w")
     answers = everything(first, order=[2], system=LONG_SYSTEM)
-    cells = first.scheduler._cells
     beginning = first.scheduler._assembler.beginning(LONG_SYSTEM)
-    Shelf(tmp_path, pytest.fail).put(cells._key(beginning), b"nonsense" * 100)
-    second = bench(shelf=tmp_path, weights="w")
+    Shelf(tmp_path, pytest.fail, stamp="w").put(str(beginning), b"nonsense" * 100)
+    second, third = bench(shelf=tmp_path, weights="w"), bench(shelf=tmp_path, weights="w")
 
     assert everything(second, order=[2], system=LONG_SYSTEM) == answers
+    # What was read again has taken its place.
+    everything(third, order=[2], system=LONG_SYSTEM)
+    read = [one.scheduler.totals["read_tokens"] for one in (second, third)]
+    assert read[0] - read[1] == len(beginning)
 
 
 def test_nothing_is_left_where_results_must_repeat(bench: Callable[..., Bench], tmp_path: Path) -> None:
     everything(bench(shelf=tmp_path, weights="w", deterministic=True), order=[2], system=LONG_SYSTEM)
 
     assert list(tmp_path.iterdir()) == []
+
+
+# --- how many at once -------------------------------------------------------------------------------------------------
+
+
+def test_a_machine_that_cannot_be_measured_judges_all_the_same(
+    bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_memory() -> dict[int, float]:
+        raise EngineError("context", "llama.cpp could not make room for 396 tokens")
+
+    one, said = bench(), list[str]()
+    one.scheduler.tell(said.append)
+    monkeypatch.setattr(one.scheduler._pace, "measure", no_memory)
+    texts = everything(one, runs=6)
+
+    assert len(texts) == 36
+    assert said == [
+        "not measured how many runs to decode at once: llama.cpp could not make room for 396 tokens"
+    ]

@@ -78,3 +78,19 @@ def test_a_folder_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
     assert [line.partition(" (")[0] for line in said] == [
         f"nothing can be kept in {tmp_path / 'file' / 'folder'}"
     ]
+
+
+def test_values_of_another_stamp_are_none(tmp_path: Path) -> None:
+    Shelf(tmp_path, pytest.fail, stamp="one build").put("key", b"value")
+
+    assert Shelf(tmp_path, pytest.fail, stamp="another").get("key") is None
+    assert Shelf(tmp_path, pytest.fail, stamp="one build").get("key") == b"value"
+
+
+def test_the_cap_is_for_all_stamps_together_and_for_what_was_left_half_written(tmp_path: Path) -> None:
+    (tmp_path / ".0123.tmp").write_bytes(bytes(700))
+    os.utime(tmp_path / ".0123.tmp", (1, 1))
+    Shelf(tmp_path, pytest.fail, stamp="one build", most_bytes=1000).put("key", bytes(200))
+    Shelf(tmp_path, pytest.fail, stamp="another", most_bytes=1000).put("key", bytes(200))
+
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".state", ".state"]

@@ -69,12 +69,15 @@ class Advance:
         room = min(room, MOST_OUTPUTS - len(taken))
         for left, one in zip(range(len(taken), 0, -1), taken, strict=True):
             run = one.run
-            if room <= 0 or one.count < len(run.pending) or run.aside:
+            if room <= 0 or one.count < len(run.pending) or run.scoring:
                 continue
-            one.guess = group_of[run].guess(run, -(-room // left))
-            for place, token in enumerate(one.guess, run.position + one.count):
-                room -= batch.add([token], place, run.sequence, ends_in_logits=True)
+            for token in group_of[run].guess(run, -(-room // left)):
+                place = run.position + one.count + len(one.guess)
+                if not batch.add([token], place, run.sequence, ends_in_logits=True):
+                    return  # The batch is full.
+                one.guess.append(token)
                 one.rows.append(len(batch) - 1)
+                room -= 1
 
     def draw(self, context: Context, one: Taken) -> Outcome | None:
         """Draw the next token of a run of which nothing is pending, and go on as long as it is the one that was guessed.
@@ -91,7 +94,7 @@ class Advance:
 
         try:
             outcome = self._writer.draw(run, context.logits(one.rows[0]), forget)
-            while outcome is None and not cut and not run.aside:
+            while outcome is None and not cut and not run.scoring:
                 right = common_prefix([run.pending, one.guess[kept:]])
                 kept += right
                 run.position += right

@@ -111,30 +111,29 @@ class Cells:
         """Let sequence 0 hold `beginning`, if another process has left it on the shelf."""
         if self.context is None or not self._may_shelve(beginning):
             return
-        state = self._shelf.get(self._key(beginning))
+        state = self._shelf.get(str(beginning))
         if state is None:
             return
         self.drop_kept()
-        self._shelved.add(self._key(beginning))
         if self.context.restore(KEPT, state):
             self.kept = beginning
+            self._shelved.add(str(beginning))
+        else:  # It is read afresh then, and takes the place of what was of no use.
+            self.drop_kept()
 
     def shelve(self, beginning: list[int]) -> None:
         """Leave `beginning`, which the reader's sequence begins with, for the processes to come. Done once for each."""
-        if self.context is None or not self._may_shelve(beginning) or self._key(beginning) in self._shelved:
+        if self.context is None or not self._may_shelve(beginning) or str(beginning) in self._shelved:
             return
-        self._shelved.add(self._key(beginning))
+        self._shelved.add(str(beginning))
         self.keep(beginning)
-        self._shelf.put(self._key(beginning), self.context.state(KEPT))
+        self._shelf.put(str(beginning), self.context.state(KEPT))
 
     def _may_shelve(self, beginning: list[int]) -> bool:
         # What a recurrent model has read cannot be cut back to its beginning.
         return (
             len(beginning) >= LEAST_SHELVED and not self._model.recurrent and not self._settings.deterministic
         )
-
-    def _key(self, beginning: list[int]) -> str:
-        return f"{self._settings.weights}|{self._settings.n_gpu_layers}|{beginning}"
 
     def drop_kept(self) -> None:
         """Keep nothing."""

@@ -25,7 +25,7 @@ a token's price than this."""
 
 
 class Lookup:
-    """Where each pair of tokens stands in a prompt.
+    """Where each run of `KEY` tokens stands in a prompt.
 
     Args:
         prompt: token ids.

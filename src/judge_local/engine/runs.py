@@ -67,7 +67,7 @@ class Run:
         return self.request.id
 
     @property
-    def aside(self) -> bool:
+    def scoring(self) -> bool:
         """Whether what is evaluated now is no part of the answer: probabilities are read."""
         return self.reader is not None and self.reader.reading
 

@@ -7,7 +7,7 @@ Each `step` evaluates one batch: what every live run has pending (its last token
 and, in the room that is left, the next piece of the reader's prompt. Tokens that are read ride along with those that are
 written: on a CPU, a token in a larger batch costs a fraction of one alone. So a subject is read in small pieces while
 others are judged, and in large ones when there is nothing else to do; `engine.pace` says in which, and measures how many
-runs at once are worth while when more wait than have been tried. When it has been read and slots are free, its runs
+runs at once are worth while when many wait. When it has been read and slots are free, its runs
 start as copies of the reader's sequence, and the reader goes on to the next submission.
 
 Submissions are opened in the order they came, and thousands that wait cost nothing but their text.
@@ -158,7 +158,13 @@ class Scheduler:
             return
         self._slots_settled = True
         self._interrupter.watch(())
-        self._slots = min(best_slots(self._pace.measure()), self._cells.most_slots)
+        try:
+            seconds = self._pace.measure()
+        except EngineError as error:
+            # Nobody's request is at fault, and none must end for it.
+            self._cells.say(f"not measured how many runs to decode at once: {error.problem}")
+            return
+        self._slots = min(best_slots(seconds), self._cells.most_slots)
 
     def _begin(self, group: Group) -> bool:
         """Give `group` the reader's sequence. False when it has to wait for room."""

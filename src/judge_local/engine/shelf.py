@@ -1,6 +1,7 @@
 """The shelf: what is quicker to read again than to compute again, kept on disk between processes under a content hash.
 
-* A key names everything that the value depends on: weights, engine build, tokens. Nothing in it is ever out of date.
+* A value is kept under all that it depends on: what the process is made of (weights, engine build), and tokens. Nothing
+  is ever out of date.
 * The folder is capped: what was used longest ago goes first. Deleting it costs nothing but time.
 * A value that is not whole is a miss. A shelf that cannot be written says so once, and then is none.
 * No subject is ever kept here, only what stands before every subject.
@@ -26,13 +27,19 @@ class Shelf:
     Args:
         folder: made at the first write; None keeps nothing.
         say: told once when the folder cannot be written.
+        stamp: what all values of this process depend on; a part of every key.
         most_bytes: what all files together may take.
     """
 
     def __init__(
-        self, folder: Path | None, say: Callable[[str], None], *, most_bytes: int = MOST_BYTES
+        self,
+        folder: Path | None,
+        say: Callable[[str], None],
+        *,
+        stamp: str = "",
+        most_bytes: int = MOST_BYTES,
     ) -> None:
-        self._folder, self._say, self._most_bytes = folder, say, most_bytes
+        self._folder, self._say, self._stamp, self._most_bytes = folder, say, stamp, most_bytes
 
     def get(self, key: str) -> bytes | None:
         """What is kept under `key`."""
@@ -64,14 +71,19 @@ class Shelf:
             )
 
     def _drop_oldest(self, folder: Path, newest: Path) -> None:
-        files = [(path, path.stat()) for path in folder.glob("*.state")]
-        total = sum(facts.st_size for _, facts in files)
-        for path, facts in sorted(files, key=lambda each: each[1].st_mtime_ns):
+        files = []
+        for path in folder.iterdir():  # With what a process that was killed has left half written.
+            try:
+                facts = path.stat()
+            except FileNotFoundError:
+                continue  # Another process was quicker.
+            files.append((facts.st_mtime_ns, facts.st_size, path))
+        total = sum(size for _, size, _ in files)
+        for _, size, path in sorted(files):
             if total <= self._most_bytes or path == newest:
                 return
             path.unlink(missing_ok=True)
-            total -= facts.st_size
+            total -= size
 
-    @staticmethod
-    def _path(folder: Path, key: str) -> Path:
-        return folder / f"{hashlib.sha256(key.encode()).hexdigest()}.state"
+    def _path(self, folder: Path, key: str) -> Path:
+        return folder / f"{hashlib.sha256(f'{self._stamp}|{key}'.encode()).hexdigest()}.state"

@@ -10,7 +10,6 @@ has something to do it says about every second how far it is, so that a hang can
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import queue
@@ -201,13 +200,13 @@ class _Worker:
             abort, on_begun=lambda ids: write({"event": "begun", "ids": ids})
         )
         engine = f"llama-cpp-python {info['version']}; {info['system']}"
-        cache = settings.cache_path
+        # From here on, what there is and not what was asked for.
+        settings = replace(settings, n_gpu_layers=layers)
         shelf = Shelf(
+            Path(settings.cache_path) if settings.cache_path and settings.weights else None,
+            self._log,
             # What another build of llama.cpp has computed is of no use, and may not even be readable.
-            None
-            if cache is None or not settings.weights
-            else Path(cache) / hashlib.sha256(engine.encode()).hexdigest()[:16],
-            say=self._log,
+            stamp=f"{engine}|{settings.weights}|{layers}",
         )
         self._scheduler: Scheduler = Scheduler(
             model, assembler, settings, self._interrupter, abort, self._deliver, shelf
