@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from judge_local.batch.rows import Row
+from judge_local.batch.rows import Row, result_for
 from judge_local.batch.runner import JudgeRow
 from judge_local.cache import JsonCache, sha256
 from judge_local.ensemble import judge_claim
 from judge_local.prompt import PROMPT_VERSION
 from judge_local.providers.base import InferenceProvider
-from judge_local.results import Result, ResultsHeader, subject_sha256
+from judge_local.results import Result, ResultsHeader
 from judge_local.zones import DEFAULT_ZONES, ConsensusResult, ZoneThresholds
 
 SLOTS: Final = 16
@@ -91,23 +91,12 @@ class Judging:
                 seed=self.seed,
                 checked=self.checked,
             )
-            return result_of(row, decision)
+            return judged_result(row, decision)
 
         return judged
 
 
-def result_of(row: Row, decision: ConsensusResult) -> Result:
+def judged_result(row: Row, decision: ConsensusResult) -> Result:
     """The result of `row`. Where no run gave a verdict, the row could not be judged, and says why."""
-    return Result(
-        row=row.number,
-        id=row.id,
-        claim=row.claim,
-        subject=row.subject if row.subject_file is None else None,
-        subject_file=row.subject_file,
-        subject_sha256=subject_sha256(row.subject or ""),
-        reference=row.reference,
-        label=row.label,
-        meta=row.meta,
-        decision=decision,
-        error=None if decision.votes.graded else next((run.error for run in decision.runs), "it has no runs"),
-    )
+    error = None if decision.votes.graded else next((run.error for run in decision.runs), "it has no runs")
+    return result_for(row, decision, error)

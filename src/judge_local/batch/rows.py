@@ -20,7 +20,9 @@ from judge_local.batch.digests import DigestSet
 from judge_local.batch.formats import Record, Source
 from judge_local.batch.shards import Shard
 from judge_local.errors import InputError, JudgeLocalError, UsageError, excerpt
+from judge_local.results import Result, subject_sha256
 from judge_local.subject import read_subject
+from judge_local.zones import ConsensusResult
 
 FIELDS: Final = ("id", "claim", "subject", "subject_file", "reference", "label", "meta")
 """What a row has; `--map` gives these other names in a file."""
@@ -62,6 +64,29 @@ class BadRow:
     reference: str | None = None
     label: str | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+def result_for(row: Row | BadRow, decision: ConsensusResult, error: str | None) -> Result:
+    """The result of `row`, with all that it carried.
+
+    Args:
+        row: what was judged, or could not be.
+        decision: on its claim.
+        error: why it could not be judged; None where it was.
+    """
+    return Result(
+        row=row.number,
+        id=row.id,
+        claim=row.claim,
+        subject=row.subject if row.subject_file is None else None,
+        subject_file=row.subject_file,
+        subject_sha256=subject_sha256(row.subject or ""),
+        reference=row.reference,
+        label=row.label,
+        meta=row.meta,
+        decision=decision,
+        error=error,
+    )
 
 
 def read_rows(

@@ -20,7 +20,7 @@ from typing import Final
 
 from judge_local.batch.lookahead import LookAhead
 from judge_local.batch.results_file import ResultsFile
-from judge_local.batch.rows import BadRow, Row, Subjects
+from judge_local.batch.rows import BadRow, Row, Subjects, result_for
 from judge_local.counts import Counts
 from judge_local.errors import (
     ClusterError,
@@ -176,19 +176,7 @@ def pending(
 
 def errored(row: Row | BadRow, error: str) -> Result:
     """The result of a row that could not be judged: no runs, a person's to look at."""
-    return Result(
-        row=row.number,
-        id=row.id,
-        claim=row.claim,
-        subject=row.subject if row.subject_file is None else None,
-        subject_file=row.subject_file,
-        subject_sha256=subject_sha256(row.subject or ""),
-        reference=row.reference,
-        label=row.label,
-        meta=row.meta,
-        decision=no_decision(),
-        error=error,
-    )
+    return result_for(row, no_decision(), error)
 
 
 class _Batch:

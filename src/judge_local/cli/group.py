@@ -262,6 +262,16 @@ def remember_verbose(ctx: click.Context, _: click.Parameter, value: bool) -> boo
     return value
 
 
+verbose_option: Final = click.option(
+    "--verbose",
+    is_flag=True,
+    expose_value=False,
+    callback=remember_verbose,
+    help="Print the traceback of every fault.",
+)
+"""Of the program, and of every command that takes long."""
+
+
 def program_version() -> str:
     """The version of the installed distribution."""
     from importlib.metadata import PackageNotFoundError, version
@@ -299,13 +309,7 @@ def print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     callback=print_version,
     help="Print the version.",
 )
-@click.option(
-    "--verbose",
-    is_flag=True,
-    expose_value=False,
-    callback=remember_verbose,
-    help="Print the traceback of every fault.",
-)
+@verbose_option
 def main() -> None:
     """Judge text with a model of your own: a claim and its subject go in, a decision comes out.
 

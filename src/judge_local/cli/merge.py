@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from judge_local.cli.group import remember_verbose
+from judge_local.cli.options import output_options
 
 if TYPE_CHECKING:
     from judge_local.batch.merge import Merged
@@ -45,15 +45,7 @@ _FILE = click.Path(path_type=str)
 @click.option(
     "--force", is_flag=True, allow_from_autoenv=False, help="Replace RESULTS where it is there already."
 )
-@click.option("--json", is_flag=True, help="What was merged, missing and double, as one JSON object.")
-@click.option("--quiet", is_flag=True, help="No progress on standard error.")
-@click.option(
-    "--verbose",
-    is_flag=True,
-    expose_value=False,
-    callback=remember_verbose,
-    help="Print the traceback of every fault.",
-)
+@output_options(json="What was merged, missing and double, as one JSON object.")
 @click.pass_context
 def merge(
     ctx: click.Context,

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from judge_local.cli.group import remember_verbose
+from judge_local.cli.group import verbose_option
 from judge_local.cli.parameters import FILE, Bias, GpuLayers, Number
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -167,13 +167,7 @@ def output_options(*, json: str) -> Callable[[F], F]:
     return _group(
         click.option("--json", is_flag=True, help=json),
         click.option("--quiet", is_flag=True, help="No progress on standard error."),
-        click.option(
-            "--verbose",
-            is_flag=True,
-            expose_value=False,
-            callback=remember_verbose,
-            help="Print the traceback of every fault.",
-        ),
+        verbose_option,
     )
 
 

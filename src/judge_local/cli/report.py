@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from judge_local.cli.group import remember_verbose
+from judge_local.cli.group import verbose_option
 from judge_local.cli.options import report_options
 
 
@@ -26,13 +26,7 @@ from judge_local.cli.options import report_options
     help="The folder of the rows, which their subject files are relative to.",
 )
 @click.option("--json", is_flag=True, help="The counts and what the gate came to as one JSON object.")
-@click.option(
-    "--verbose",
-    is_flag=True,
-    expose_value=False,
-    callback=remember_verbose,
-    help="Print the traceback of every fault.",
-)
+@verbose_option
 @click.pass_context
 def report(ctx: click.Context, /, *, results: str, rows_folder: str, json: bool, **values: Any) -> None:
     """Report on a results file, and gate on it.
