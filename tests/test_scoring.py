@@ -140,3 +140,23 @@ def test_scores_settle_nothing() -> None:
     )
 
     assert sure.zone is Zone.HUMAN_REVIEW
+
+
+@pytest.mark.parametrize(
+    ("provider", "vary", "where"),
+    [
+        ("gpt-4", None, "provider"),
+        (MockProvider, None, "provider"),
+        (MockProvider([SCORED]), "orders", "vary"),
+    ],
+)
+async def test_what_cannot_be_meant_is_refused_as_when_judging(
+    provider: Any, vary: str | None, where: str
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        await score_claim(provider, SUBJECT, "It opens.", vary=vary)
+    with pytest.raises(UsageError) as judging:
+        await run_ensemble(provider=provider, system="s", user="u", vary=vary)
+
+    assert str(refused.value) == str(judging.value)
+    assert refused.value.where == where

@@ -15,29 +15,24 @@ import json
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from judge_local.cache import JsonCache, build_cache_key, sha256
 from judge_local.completion import complete_many_validated, fault_line, make_validator
 from judge_local.consensus import compute_consensus
+from judge_local.design import Design, declared_properties
 from judge_local.errors import InvalidAnswerError, JudgeLocalError, UsageError, excerpt
 from judge_local.prompt import (
-    PARAPHRASES,
     PROMPT_VERSION,
     build_prompt,
     evidence_notes,
-    option_orders,
     tripwires,
-    variation_text,
 )
-from judge_local.providers.base import CompletionRequest, InferenceProvider, check_provider
-from judge_local.run import JudgeRun, Note, Variation, runs_from_cache
+from judge_local.providers.base import CompletionRequest, InferenceProvider
+from judge_local.run import JudgeRun, Note, runs_from_cache
 from judge_local.verdict import VERDICT_FIELDS, VERDICT_SCHEMA, match_options
 from judge_local.zones import DEFAULT_ZONES, ConsensusResult, Zone, ZoneThresholds, in_zone, zone_for
-
-VARY: Final = ("options", "seed", "none")
-"""The designs: options in another order and other words (and another seed), another seed alone, nothing."""
 
 DECODE_ORDER: Final = ("claim", "observed", "reasoning", "match", "confidence")
 """The order in which a verdict is written where none is asked for: what was seen, why, and only then what follows."""
@@ -100,12 +95,12 @@ async def run_ensemble(
         SchemaError: the schema is no schema, or none of verdicts.
         JudgeLocalError: another fault of the set-up, such as a model that is missing.
     """
-    design = _Design.of(provider, runs, temperature, vary, seed, schema)
+    design = Design.of(provider, runs, temperature, vary, seed, schema)
     validator = make_validator(schema)
     keys = _decode_order(schema, order)
     bias = _bias(option_bias, schema)
     for name, value in (pinned or {}).items():
-        if not validator.evolve(schema=_declared(schema).get(name, {})).is_valid(value):
+        if not validator.evolve(schema=declared_properties(schema).get(name, {})).is_valid(value):
             raise UsageError(
                 name, f"{excerpt(value)} is not allowed by the schema", "Shorten it, or change the schema."
             )
@@ -266,7 +261,7 @@ async def judge_claim(
     prompt = build_prompt(subject, claim, reference=reference)
     key = None
     if cache is not None:
-        design = _Design.of(provider, runs, temperature, vary, seed, schema)
+        design = Design.of(provider, runs, temperature, vary, seed, schema)
         parts = [
             provider.provider,
             provider.model,
@@ -296,7 +291,7 @@ async def judge_claim(
         seed=seed,
         order=order,
         # Behind a `$ref` there is no property of that name to pin.
-        pinned={"claim": claim} if "claim" in _declared(schema) else None,
+        pinned={"claim": claim} if "claim" in declared_properties(schema) else None,
         deadline=deadline,
         checked=checked,
         option_bias=option_bias,
@@ -305,65 +300,6 @@ async def judge_claim(
     noted = [_noted(run, tripped, subject) for run in answered]
     result = _result(noted, provider, temperature, zones)
     return replace(result, zone=Zone.HUMAN_REVIEW) if tripped else result
-
-
-@dataclass(frozen=True, slots=True)
-class _Design:
-    """How the runs of one ensemble differ."""
-
-    vary: str
-    temperature: float
-    seed: int
-    orders: tuple[tuple[str, ...], ...]
-
-    @classmethod
-    def of(
-        cls,
-        provider: InferenceProvider,
-        runs: int,
-        temperature: float,
-        vary: str | None,
-        seed: int,
-        schema: Mapping[str, Any],
-    ) -> _Design:
-        check_provider(provider)
-        if isinstance(runs, bool) or not isinstance(runs, int) or runs < 1:
-            raise UsageError(
-                "runs", f"{excerpt(runs)} is not a whole number of at least 1", "The default is 3."
-            )
-        number = isinstance(temperature, int | float) and not isinstance(temperature, bool)
-        if not number or not math.isfinite(temperature) or temperature < 0:
-            raise UsageError(
-                "temperature", f"{excerpt(temperature)} is not a number of at least 0", "The default is 0."
-            )
-        if isinstance(seed, bool) or not isinstance(seed, int):
-            raise UsageError("seed", f"{excerpt(seed)} is not a whole number", "The default is 0.")
-        return cls(_vary(provider, vary), temperature, seed, option_orders(match_options(schema)))
-
-    def variation(self, index: int) -> Variation | None:
-        """What variation `index` is; None where nothing varies."""
-        if self.vary == "none":
-            return None
-        if self.vary == "seed":
-            return Variation(index=index, options=(), paraphrase=0, seed=self.seed + index)
-        wording, turn = divmod(index, len(self.orders))
-        return Variation(
-            index=index, options=self.orders[turn], paraphrase=wording % PARAPHRASES, seed=self.seed + index
-        )
-
-    def user(self, user: str, index: int) -> str:
-        variation = self.variation(index)
-        if variation is None or not variation.options:
-            return user
-        return f"{user}\n\n{variation_text(variation.options, variation.paraphrase)}"
-
-    def fingerprint(self, of_answer: str | None) -> str | None:
-        """`of_answer`, which knows model, grammar and prompt, together with this design; None where there is none."""
-        return None if of_answer is None else sha256(f"{of_answer}|{self.vary}|{PROMPT_VERSION}")
-
-    def differs(self, provider: InferenceProvider) -> bool:
-        """Whether two runs of this design can differ at all."""
-        return self.vary == "options" or self.temperature > 0 or not getattr(provider, "replays", False)
 
 
 def _keeps_pins(kept: Sequence[JudgeRun], provider: InferenceProvider, pinned: Mapping[str, str]) -> bool:
@@ -385,20 +321,8 @@ def _bias(bias: Mapping[str, float] | None, schema: Mapping[str, Any]) -> dict[s
     return {option: float(value) for option, value in (bias or {}).items() if value} or None
 
 
-def _vary(provider: InferenceProvider, vary: str | None) -> str:
-    chosen = getattr(provider, "default_vary", "none") if vary is None else vary
-    if chosen not in VARY:
-        raise UsageError("vary", f"{excerpt(chosen)} is no design", f"Use one of {', '.join(VARY)}.")
-    return str(chosen)
-
-
-def _declared(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    properties = schema.get("properties")
-    return properties if isinstance(properties, Mapping) else {}
-
-
 def _decode_order(schema: Mapping[str, Any], order: Sequence[str] | None) -> tuple[str, ...]:
-    declared = tuple(_declared(schema))
+    declared = tuple(declared_properties(schema))
     if order is None:
         if not set(DECODE_ORDER) <= set(declared):
             return declared  # They are declared behind a `$ref` or an `allOf`; the schema's own order stands.

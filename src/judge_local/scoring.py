@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from judge_local.completion import SETUP_FAULTS
+from judge_local.design import Design, declared_properties
 from judge_local.errors import (
     DeadlineExceededError,
     JudgeLocalError,
@@ -20,10 +21,10 @@ from judge_local.errors import (
     UsageError,
     excerpt,
 )
-from judge_local.prompt import build_prompt, option_orders, tripwires, variation_text
+from judge_local.prompt import build_prompt, tripwires
 from judge_local.providers.base import CompletionRequest, CompletionResponse, InferenceProvider
 from judge_local.run import Note, TokenUsage
-from judge_local.verdict import VERDICT_SCHEMA, match_options
+from judge_local.verdict import VERDICT_SCHEMA
 from judge_local.zones import Zone
 
 
@@ -144,17 +145,16 @@ async def score_claims(
     references = [None] * len(claims) if references is None else list(references)
     if len(references) != len(claims):
         raise UsageError("references", f"there are {len(references)} for {len(claims)} claims")
-    orders = option_orders(match_options(schema))
-    offered = (getattr(provider, "default_vary", "none") if vary is None else vary) == "options"
+    design = Design.of(provider, 1, 0.0, vary, 0, schema)
     requests = []
     for claim, reference in zip(claims, references, strict=True):
         prompt = build_prompt(subject, claim, reference=reference)
         requests.append(
             CompletionRequest(
                 system=prompt.system,
-                user=f"{prompt.user}\n\n{variation_text(orders[0], 0)}" if offered else prompt.user,
+                user=design.user(prompt.user, 0),
                 schema=schema,
-                pinned={"claim": claim} if "claim" in schema.get("properties", {}) else None,
+                pinned={"claim": claim} if "claim" in declared_properties(schema) else None,
                 checked=tuple(checked),
                 score_only=True,
                 deadline=deadline,
