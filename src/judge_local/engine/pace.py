@@ -17,12 +17,12 @@ from judge_local.engine.context import Context, Decoded
 from judge_local.engine.protocol import BATCH_TOKENS, Settings
 
 TILE: Final = 64
-"""From this many tokens a batch on, llama.cpp's flash attention on a processor computes in tiles: over all cells in use,
-those of other sequences too, where smaller batches skip these."""
+"""From this many tokens a batch on, llama.cpp's flash attention on a processor computes in tiles: each token over the cells
+of every sequence in its tile, where in a smaller batch it looks at its own alone."""
 
-TILE_PRICE: Final = 0.68
-"""What a cell costs in a tile, in prices of one that is attended to in a smaller batch (measured with SmolLM2-135M: 0.75 ms
-and 1.1 ms for 530 cells)."""
+TILE_PRICE: Final = 0.2
+"""What a cell costs in a tile, in prices of one that is attended to in a smaller batch, by `scripts/bench_batches.py`: 0.18
+with SmolLM2-135M, 0.22 with Qwen2.5-0.5B."""
 
 LEAST_PIECE: Final = 32
 """Fewer tokens of a prompt are not worth a place beside live runs, unless they are its last."""
