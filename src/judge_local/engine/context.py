@@ -74,7 +74,8 @@ class Context:
                 f"llama.cpp could not make room for {n_ctx} tokens{because(said())}",
                 "Use a smaller model, fewer runs or a shorter subject.",
             )
-        self._model = model
+        # llama.cpp looks at both for as long as there is a context.
+        self._model, self._abort = model, abort
         self._memory = _llama.llama_get_memory(self._context)
         self.n_ctx = int(_llama.llama_n_ctx(self._context))
         self._tokens = np.zeros(n_batch, dtype=np.int32)
