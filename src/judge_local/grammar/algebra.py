@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, TypeVar
 
@@ -26,12 +26,14 @@ from judge_local.grammar.nodes import (
     type_of,
 )
 from judge_local.grammar.numbers import NumberFacet
+from judge_local.grammar.parse import Json, canonical
 from judge_local.grammar.regex import PatternError
 
 MAX_WAYS: Final = 64
 """Alternatives of one type at one place."""
 MAX_MEETS: Final = 6_000
 
+T = TypeVar("T")
 Facet = TypeVar("Facet", NumberFacet, StringFacet, ArrayFacet, ObjectFacet)
 
 
@@ -145,9 +147,8 @@ class Algebra:
                 raise TooManyWaysError
         return tuple(kept)
 
-    def _may_hold(self, shape: Shape, value: object) -> bool:
-        kind = type_of(value)  # type: ignore[arg-type] # listed values are JSON
-        return has_type(shape, kind)
+    def _may_hold(self, shape: Shape, value: Json) -> bool:
+        return has_type(shape, type_of(value))
 
     def _may_be_in(self, facet: Facet, value: object) -> bool:
         if isinstance(facet, NumberFacet):
@@ -197,17 +198,15 @@ class Algebra:
         return any(self.hopeless(self.languages.value_goals(facet, name)) for name in facet.required)
 
 
-def _distinct(values: object) -> tuple:  # type: ignore[type-arg]
-    from judge_local.grammar.parse import canonical
-
-    return tuple({canonical(value): value for value in values}.values())  # type: ignore[attr-defined]
+def _distinct(values: Iterable[Json]) -> tuple[Json, ...]:
+    return tuple({canonical(value): value for value in values}.values())
 
 
 def _least(first: int | None, second: int | None) -> int | None:
     return second if first is None else first if second is None else min(first, second)
 
 
-def _together(first: tuple[object, ...], second: tuple[object, ...]) -> tuple:  # type: ignore[type-arg]
+def _together(first: tuple[T, ...], second: tuple[T, ...]) -> tuple[T, ...]:
     return tuple(dict.fromkeys(first + second))
 
 

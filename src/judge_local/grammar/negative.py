@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
@@ -344,7 +345,7 @@ _READ: Final[dict[str, _Read]] = {
     "pattern": _pattern,
     "format": _format,
     **{
-        keyword: lambda reader, where, schema, keyword=keyword: _lengths(reader, where, schema, keyword)  # type: ignore[misc]
+        keyword: partial(_lengths, keyword=keyword)
         for keyword in ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
     },
     "properties": _properties,
@@ -353,18 +354,15 @@ _READ: Final[dict[str, _Read]] = {
     "propertyNames": _names,
     "required": _required,
     **{
-        keyword: lambda reader, where, schema, keyword=keyword: _dependent(reader, where, schema, keyword)  # type: ignore[misc]
+        keyword: partial(_dependent, keyword=keyword)
         for keyword in ("dependentRequired", "dependentSchemas", "dependencies")
     },
     "items": _items,
     "additionalItems": _additional_items,
-    "prefixItems": lambda reader, where, schema: _prefix(reader, where, schema, "prefixItems"),
+    "prefixItems": partial(_prefix, keyword="prefixItems"),
     "contains": _contains,
     "uniqueItems": _unique,
-    **{
-        keyword: lambda reader, where, schema, keyword=keyword: _reference(reader, where, schema, keyword)  # type: ignore[misc]
-        for keyword in ("$ref", "$dynamicRef", "$recursiveRef")
-    },
+    **{keyword: partial(_reference, keyword=keyword) for keyword in ("$ref", "$dynamicRef", "$recursiveRef")},
     "allOf": _all_of,
     "anyOf": _any_of,
     "oneOf": _one_of,

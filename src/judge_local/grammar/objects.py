@@ -23,6 +23,7 @@ from judge_local.grammar.report import Kind
 from judge_local.grammar.settings import EXTRA_KEYS, KEY_CHARS, MAX_ANY_ORDER
 
 if TYPE_CHECKING:
+    from judge_local.grammar.languages import Languages
     from judge_local.grammar.places import Places
 
 MAX_STATES: Final = 6000
@@ -298,9 +299,9 @@ class ObjectWriter:
         return join(text("{"), more if low else rules.define([more, text("}")]))
 
 
-def _sure(languages: object, source: str, name: str) -> bool:
+def _sure(languages: Languages, source: str, name: str) -> bool:
     try:
-        languages.matches(source, name)  # type: ignore[attr-defined] # Languages
+        languages.matches(source, name)
     except PatternError:
         return False
     return True
