@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from judge_local.bench.compare import Pair, Plan, compare
+from judge_local.bench.compare import Pair, Plan, _in_quarters, compare
 from judge_local.bench.limit import Tokens
 from judge_local.bench.rows import read_rows
 from judge_local.bench.sides import Score
@@ -61,3 +61,15 @@ def test_a_ratio_needs_an_answer_to_compare_with(theirs: int, ratio: float | Non
     assert pair.efficiency == 0.75
     assert pair.ratio("stock") == ratio
     assert pair.to_json()["against"][0]["ratio"] == ratio
+
+
+@pytest.mark.parametrize("total", [1, 3, 4, 48, 1000])
+def test_progress_is_told_in_quarters(total: int) -> None:
+    """Where nobody sees a moving line, each is a line: a thousand rows must not fill a log."""
+    said: list[str] = []
+    tell = _in_quarters("rows", said.append)
+    for done in range(total + 1):
+        tell(done, total)
+
+    assert len(said) == min(total, 4) + 1
+    assert (said[0], said[-1]) == (f"rows: 0 of {total}", f"rows: {total} of {total}")

@@ -135,9 +135,7 @@ async def compare(plan: Plan, *, on_progress: OnProgress, on_event: OnProgress) 
         for number in range(1, plan.pairs + 1):
 
             def told(name: str, number: int = number) -> Callable[[int, int], None]:
-                return lambda done, total: on_progress(
-                    f"pair {number} of {plan.pairs}: {name}: {done} of {total}"
-                )
+                return _in_quarters(f"pair {number} of {plan.pairs}: {name}", on_progress)
 
             rows = [row.copy(f"{number}") for row in plan.rows]
             before = await provider.stats()
