@@ -29,9 +29,11 @@ LIVE_MODEL: Final = "smollm2-135m"
 KEPT: Final = {"JUDGE_LOCAL_REQUIRE_LIVE", "JUDGE_LOCAL_NO_SKIP", "JUDGE_LOCAL_MATERIAL"}
 
 
-# An example may take long on a busy machine, and none of our tests is about time.
-hypothesis.settings.register_profile("no deadline", deadline=None)
-hypothesis.settings.load_profile("no deadline")
+# An example may take long on a busy machine, and none of our tests is about time. The examples are the same each time, so
+# that a commit which passes here passes elsewhere; `pytest -m hypothesis --hypothesis-profile search` looks for new ones.
+hypothesis.settings.register_profile("same", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("search", deadline=None, max_examples=1000)
+hypothesis.settings.load_profile("same")
 
 
 def load_script(name: str) -> ModuleType:
