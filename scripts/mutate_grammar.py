@@ -54,7 +54,13 @@ KILLERS: Final = {
     "strings": ("test_strings.py", *_ALWAYS),
     "objects": _OBJECTS,
     "keys": _OBJECTS,
-    "scalars": ("test_counted_strings.py", "test_numerals.py", "test_strings.py", *_ALWAYS),
+    "scalars": (
+        "test_counted_strings.py",
+        "test_profile.py",
+        "test_numerals.py",
+        "test_strings.py",
+        *_ALWAYS,
+    ),
 }
 """The modules that are changed, and the tests that are to notice it."""
 _MEMORY: Final = 4 << 30

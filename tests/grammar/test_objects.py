@@ -194,3 +194,25 @@ def test_sizes_of_the_language():
         grammar.max_bytes,
         grammar.max_chars,
     )
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ({"properties": {"abc": {}}}, "no key may be called so"),
+        ({"properties": {"ab": False}}, "`false` admits nothing"),
+    ],
+)
+def test_a_property_that_cannot_stand_is_left_out_and_the_report_says_why(schema, reason):
+    (name,) = schema["properties"]
+    grammar = compile_schema({"type": "object", "propertyNames": {"maxLength": 2}, **schema})
+
+    assert not grammar.accepts(f'{{"{name}":1}}')
+    assert f"{name!r} left out: {reason}" in {row.detail for row in grammar.report.entries}
+
+
+@pytest.mark.parametrize("count", range(1, 5))
+def test_a_greatest_number_that_no_object_can_pass_costs_nothing(count):
+    schema = of("abcd"[:count])
+
+    assert compile_schema({**schema, "maxProperties": count}).gbnf == compile_schema(schema).gbnf
