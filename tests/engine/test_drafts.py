@@ -28,6 +28,37 @@ def test_a_guess_is_what_follows_the_longest_match(prompt: list[int], written: l
         assert guess == prompt[last : last + min(most, MOST)]
 
 
+@given(prompt=TOKENS, answers=st.lists(TOKENS, max_size=3), most=st.integers(1, 12))
+def test_answers_that_grow_are_looked_into_as_if_they_had_been_there(
+    prompt: list[int], answers: list[list[int]], most: int
+) -> None:
+    grown: list[list[int]] = [[] for _ in answers]
+    lookup = Lookup(prompt)
+    for answer in grown:
+        lookup.watch(answer)
+    # In turns, a token each, with a guess after every one of them.
+    for place in range(max(map(len, answers), default=0)):
+        for number, answer in enumerate(answers):
+            grown[number] += answer[place : place + 1]
+            guess = lookup.guess(grown[number], most)
+            at_once = Lookup(prompt)
+            for each in grown:
+                at_once.watch(list(each))
+
+            assert guess == at_once.guess(list(grown[number]), most)
+
+
+def test_the_other_runs_and_its_own_text_are_looked_into() -> None:
+    lookup = Lookup([1, 2, 3, 4])
+    first, second = [7, 8, 9, 5, 6], [7, 8, 9]
+    lookup.watch(first)
+    lookup.watch(second)
+
+    assert lookup.guess(second, 8) == [5, 6]
+    second += [0, 0, 7, 8, 9]
+    assert lookup.guess(second, 8) == [0, 0, 7, 8, 9]
+
+
 @given(
     busy=st.integers(1, 40),
     seconds=st.dictionaries(st.sampled_from([1, 2, 4, 8, 16, 32]), st.floats(1e-3, 1.0)),

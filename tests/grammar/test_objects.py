@@ -211,8 +211,8 @@ def test_a_property_that_cannot_stand_is_left_out_and_the_report_says_why(schema
     assert f"{name!r} left out: {reason}" in {row.detail for row in grammar.report.entries}
 
 
-@pytest.mark.parametrize("count", range(1, 5))
+@pytest.mark.parametrize("count", [1, 2, 4, 200])
 def test_a_greatest_number_that_no_object_can_pass_costs_nothing(count):
-    schema = of("abcd"[:count])
+    schema = of([f"name{n:03}" for n in range(count)])
 
     assert compile_schema({**schema, "maxProperties": count}).gbnf == compile_schema(schema).gbnf

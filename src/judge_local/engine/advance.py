@@ -71,7 +71,7 @@ class Advance:
             run = one.run
             if room <= 0 or one.count < len(run.pending) or run.scoring:
                 continue
-            for token in group_of[run].guess(run, -(-room // left)):
+            for token in group_of[run].lookup.guess(run.tokens, -(-room // left)):
                 place = run.position + one.count + len(one.guess)
                 if not batch.add([token], place, run.sequence, ends_in_logits=True):
                     return  # The batch is full.

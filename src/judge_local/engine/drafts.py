@@ -1,6 +1,7 @@
-"""Drafts by prompt lookup: a judge quotes, so what follows in the prompt is a good guess at what it writes next.
+"""Drafts by lookup: a judge quotes its subject, the runs of a claim say much the same, and a small model says things twice.
 
-A guess is evaluated together with the token before it, and kept exactly as far as the run, drawing from its own logits,
+So what follows in the prompt, in the other runs' answers or earlier in its own is a good guess at what a run writes next. A
+guess is evaluated together with the token before it, and kept exactly as far as the run, drawing from its own logits,
 writes the same: what is written is what would have been written, token for token, only in fewer batches. (Prompt lookup
 decoding: https://github.com/apoorvumang/prompt-lookup-decoding.)
 
@@ -14,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 KEY: Final = 3
-"""So many tokens must be the same as in the prompt before its next ones are a guess."""
+"""So many tokens must be the same before the next ones are a guess."""
 
 MOST: Final = 8
 """The longest guess, in tokens."""
@@ -25,20 +26,26 @@ a token's price than this."""
 
 
 class Lookup:
-    """Where each run of `KEY` tokens stands in a prompt.
+    """Where each run of `KEY` tokens stands in a prompt, and in the answers to it.
 
     Args:
         prompt: token ids.
     """
 
     def __init__(self, prompt: Sequence[int]) -> None:
-        self._prompt = list(prompt)
-        self._after: dict[tuple[int, ...], list[int]] = {}
-        for at in range(KEY, len(self._prompt)):
-            self._after.setdefault(tuple(self._prompt[at - KEY : at]), []).append(at)
+        self._texts: list[Sequence[int]] = [prompt]
+        self._read: list[int] = [KEY]
+        """The first place of each text that is not yet in `_after`."""
+        self._after: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+        """The places, as (text, place), that come after so many tokens."""
+
+    def watch(self, answer: Sequence[int]) -> None:
+        """Look into `answer`, too: token ids, which may grow from now on."""
+        self._texts.append(answer)
+        self._read.append(KEY)
 
     def guess(self, written: Sequence[int], most: int) -> list[int]:
-        """At most `most` tokens that may follow `written`; none when its end is not in the prompt.
+        """At most `most` tokens that may follow `written`; none when its end stands nowhere else.
 
         Of several places the one counts whose tokens before agree furthest with `written`, and of these the last.
 
@@ -47,15 +54,23 @@ class Lookup:
         """
         if most < 1 or len(written) < KEY:
             return []
+        self._catch_up()
         places = self._after.get(tuple(written[-KEY:]))
         if not places:
             return []
-        best = max(places, key=lambda at: (self._agreement(at, written), at))
-        return self._prompt[best : best + min(most, MOST)]
+        text, at = max(places, key=lambda place: (self._agreement(place, written), place))
+        return list(self._texts[text][at : at + min(most, MOST)])
 
-    def _agreement(self, at: int, written: Sequence[int]) -> int:
-        same = KEY
-        while same < min(at, len(written), 16) and self._prompt[at - same - 1] == written[-same - 1]:
+    def _catch_up(self) -> None:
+        for number, text in enumerate(self._texts):
+            for at in range(self._read[number], len(text)):
+                self._after.setdefault(tuple(text[at - KEY : at]), []).append((number, at))
+            self._read[number] = max(self._read[number], len(text))
+
+    def _agreement(self, place: tuple[int, int], written: Sequence[int]) -> int:
+        number, at = place
+        text, same = self._texts[number], KEY
+        while same < min(at, len(written), 16) and text[at - same - 1] == written[-same - 1]:
             same += 1
         return same
 

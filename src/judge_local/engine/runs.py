@@ -91,13 +91,11 @@ class Group:
     """How many of these were copied from another sequence."""
     beginning: list[int] = field(default_factory=list)
     """What every prompt with this `system` begins with, where the prompts of this group go beyond it."""
-    _lookup: Lookup | None = None
+    lookup: Lookup = field(init=False)
+    """Knows the prompt, and the answers as far as they are written."""
 
-    def guess(self, run: Run, most: int) -> list[int]:
-        """At most `most` tokens that one of its runs may write next, as they stand in the prompt."""
-        if self._lookup is None:
-            self._lookup = Lookup(self.shared)
-        return self._lookup.guess(run.tokens, most)
+    def __post_init__(self) -> None:
+        self.lookup = Lookup(self.shared)
 
     @property
     def fresh(self) -> int:

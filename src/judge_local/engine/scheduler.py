@@ -233,6 +233,7 @@ class Scheduler:
             self._group_of[run] = group
             try:
                 self._writer.start(run, sequence, len(group.shared))
+                group.lookup.watch(run.tokens)
             except JudgeLocalError as error:
                 run.sequence = sequence
                 self._leave(run, error)
