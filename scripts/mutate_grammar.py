@@ -155,7 +155,12 @@ def _afresh(module: str, code: CodeType | None, files: Iterable[str]) -> Callabl
 
     def run(pipe: int) -> int:
         if code is not None:
-            sys.meta_path.insert(0, _Changed(module, code))
+            finder = _Changed(module, code)
+            sys.meta_path.insert(0, finder)
+            # Before pytest starts: it imports what belongs to a plugin, as the compiler does, by a finder of its own.
+            changed = importlib.import_module(f"judge_local.grammar.{module}")
+            if changed.__loader__ is not finder:
+                raise RuntimeError(f"{module} was imported without its change")
         return _pytest(files, _Plugin(pipe=pipe))
 
     return run

@@ -292,3 +292,12 @@ def test_bounds_longer_than_decimal_arithmetic_are_exact():
     for last in "123456789":
         assert not grammar.accepts(digits[:-1] + last)
         assert not grammar.accepts("-" + digits[:-1] + last)
+
+
+@pytest.mark.parametrize(("digits", "longest"), [(29, 29), (30, 30), (31, 15), (40, 15)])
+def test_a_bound_of_up_to_30_digits_raises_the_cap_and_a_longer_one_does_not(digits, longest):
+    grammar = compile_schema(f'{{"type": "integer", "maximum": {"9" * digits}}}')
+
+    assert grammar.accepts("9" * longest)
+    assert grammar.accepts("-" + "9" * longest)
+    assert not grammar.accepts("1" + "0" * longest)

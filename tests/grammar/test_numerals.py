@@ -134,3 +134,21 @@ def test_no_more_digits_than_floats_keep_apart():
 def test_what_cannot_be_followed_is_refused(schema):
     with pytest.raises(UnsupportedSchemaError, match=r"multipleOf|not"):
         compile_schema({"type": "number", **schema})
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_of_a_step_that_floats_do_not_hold_the_nearest_2000_are_written(sign):
+    bound = {"minimum": 0} if sign > 0 else {"maximum": 0}
+    grammar = compile_schema({"type": "number", "multipleOf": 0.1, **bound})
+
+    assert grammar.accepts(f"{sign * 200}")
+    assert grammar.accepts(f"{sign * 199.9}")
+    assert not grammar.accepts(f"{sign * 200.1}")
+
+
+@pytest.mark.parametrize(
+    ("divisor", "reason"), [(2000, "more than 8000 states"), (2001, "more than 2000 remainders")]
+)
+def test_a_divisor_that_takes_too_many_states_is_refused_and_one_that_must_is_not_tried(divisor, reason):
+    with pytest.raises(UnsupportedSchemaError, match=reason):
+        compile_schema({"type": "integer", "multipleOf": divisor})

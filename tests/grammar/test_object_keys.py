@@ -318,3 +318,21 @@ def test_the_rule_of_a_key_says_where_it_stands():
         '# /b, from "c" on',
         '# /b, from "d" on',
     }
+
+
+def test_patterns_may_part_the_keys_into_64_classes_and_no_more():
+    parted = {letter: {} for letter in "abcdef"}  # Each is there or is not: 64 classes.
+    grammar = compile_schema({"type": "object", "patternProperties": parted})
+
+    assert grammar.accepts('{"fad":1}')
+    with pytest.raises(UnsupportedSchemaError, match="into more than 64 classes"):
+        compile_schema({"type": "object", "patternProperties": {**parted, "^abcdef$": {}}})
+
+
+@pytest.mark.parametrize("count", [4, 5])
+def test_up_to_four_required_keys_that_are_not_declared_stand_in_any_order(count):
+    names = "abcde"[:count]
+    grammar = compile_schema({"type": "object", "required": list(names)})
+
+    assert grammar.accepts("{" + ",".join(f'"{name}":1' for name in names) + "}")
+    assert grammar.accepts("{" + ",".join(f'"{name}":1' for name in names[::-1]) + "}") == (count == 4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
+from array import array
 from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Final
@@ -82,6 +83,9 @@ SPACE: Final = normal(
 LINE_ENDS: Final = normal([(10, 10), (13, 13), (0x2028, 0x2029)])
 
 
+_ORDER: Final = "le" if sys.byteorder == "little" else "be"
+
+
 @cache
 def unicode_class(letter: str) -> Ranges:
     r"""What Python's `\d`, `\w` or `\s` stand for in a text."""
@@ -89,8 +93,9 @@ def unicode_class(letter: str) -> Ranges:
         return normal(
             [(9, 13), (0x1C, 0x20), (0x85, 0x85), *(pair for pair in SPACE if 0x20 < pair[0] < 0xFEFF)]
         )
-    everything = "".join(chr(point) for low, high in ANY for point in range(low, high + 1))
-    return normal((ord(found[0][0]), ord(found[0][-1])) for found in re.finditer(rf"\{letter}", everything))
+    everything = b"".join(array("I", range(low, high + 1)).tobytes() for low, high in ANY).decode("utf-32-" + _ORDER)
+    # A stretch may reach across the surrogates, which are not there; they are left out of what it makes.
+    return normal((ord(found[0][0]), ord(found[0][-1])) for found in re.finditer(rf"\{letter}+", everything))
 
 
 _LONG: Final = {
