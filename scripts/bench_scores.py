@@ -30,7 +30,7 @@ from judge_local import (
     judge_claim,
     score_claims,
 )
-from judge_local.ensemble import DECODE_ORDER
+from judge_local.grammar.profile import DECODE_ORDER
 from judge_local.models.store import Store
 from judge_local.prompt import build_prompt
 

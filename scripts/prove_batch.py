@@ -159,7 +159,8 @@ def prove_kill(rows: int, kills: int, model: str, seed: int) -> bool:
         options = ["--at-once", "2", "--runs", "1", "--quiet", "--fail-on", "never"]
         seconds = MOCK_SECONDS if model == MOCK else 0.0
         words = command(model, str(source), "-o", str(results), *options, asked=asked, seconds=seconds)
-        work_seconds = 0.5 if model == MOCK else 2.0
+        # Long enough for a row or two of the tiny model, which is loaded first.
+        work_seconds = 0.5 if model == MOCK else 4.5
         killed = early = torn = asks = 0
         while killed < kills:
             before = set(Disk.of(results).ids)

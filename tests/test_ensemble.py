@@ -12,7 +12,6 @@ import pytest
 
 from judge_local.cache import JsonCache, sha256
 from judge_local.ensemble import (
-    DECODE_ORDER,
     judge,
     judge_claim,
     reset_temperature_warning,
@@ -26,6 +25,7 @@ from judge_local.errors import (
     UsageError,
     VerdictSchemaError,
 )
+from judge_local.grammar.profile import DECODE_ORDER
 from judge_local.prompt import OPTION_ORDERS, PARAPHRASES, PROMPT_VERSION, variation_text
 from judge_local.providers.base import CompletionRequest, CompletionResponse
 from judge_local.providers.mock import MockProvider, mock_verdict

@@ -16,13 +16,14 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from judge_local.cache import JsonCache, build_cache_key, sha256
 from judge_local.completion import complete_many_validated, fault_line, make_validator
 from judge_local.consensus import compute_consensus
 from judge_local.design import Design, declared_properties
 from judge_local.errors import InvalidAnswerError, JudgeLocalError, UsageError, excerpt
+from judge_local.grammar.profile import DECODE_ORDER
 from judge_local.prompt import (
     PROMPT_VERSION,
     build_prompt,
@@ -33,9 +34,6 @@ from judge_local.providers.base import CompletionRequest, InferenceProvider
 from judge_local.run import JudgeRun, Note, runs_from_cache
 from judge_local.verdict import VERDICT_FIELDS, VERDICT_SCHEMA, match_options
 from judge_local.zones import DEFAULT_ZONES, ConsensusResult, Zone, ZoneThresholds, in_zone, zone_for
-
-DECODE_ORDER: Final = ("claim", "observed", "reasoning", "match", "confidence")
-"""The order in which a verdict is written where none is asked for: what was seen, why, and only then what follows."""
 
 _warned: set[str] = set()
 

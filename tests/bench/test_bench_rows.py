@@ -24,8 +24,18 @@ def test_a_file_gives_its_first_rows(tmp_path: Path) -> None:
     lines = [json.dumps({"id": n, "subject": f"s{n}", "claim": f"c{n}"}) for n in range(5)]
     path.write_text("\n\n".join(lines), "utf-8")
 
-    assert read_rows(path, 2) == [Row("s0", "c0"), Row("s1", "c1")]
-    assert len(read_rows(path, 99)) == 5
+    assert read_rows(str(path), 2) == [Row("s0", "c0"), Row("s1", "c1")]
+    assert len(read_rows(str(path), 99)) == 5
+
+
+def test_a_file_may_be_any_that_batch_reads(tmp_path: Path) -> None:
+    (tmp_path / "page.md").write_text("It is warm.", "utf-8")
+    path = tmp_path / "rows.csv"
+    path.write_text(
+        "claim,subject,subject_file,reference\nWarm.,,page.md,Warm\nCold.,It is cold.,,\n", "utf-8"
+    )
+
+    assert read_rows(str(path), 9) == [Row("It is warm.", "Warm.", "Warm"), Row("It is cold.", "Cold.")]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +55,7 @@ def test_what_is_no_row_is_refused_with_its_place(tmp_path: Path, text: str) -> 
     path.write_text(text, "utf-8")
 
     with pytest.raises(InputError, match=r"rows\.jsonl"):
-        read_rows(path, 3)
+        read_rows(str(path), 3)
 
 
 def test_a_copy_begins_unlike_the_row() -> None:

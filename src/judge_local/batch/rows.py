@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -91,7 +91,7 @@ def result_for(row: Row | BadRow, decision: ConsensusResult, error: str | None) 
 
 def read_rows(
     source: Source, names: Mapping[str, str] | None = None, *, shard: Shard | None = None
-) -> Iterator[Row | BadRow]:
+) -> Generator[Row | BadRow, None, None]:
     """The rows of `source`, in order, each with an id of its own. Files that subjects are in are not read here.
 
     Args:

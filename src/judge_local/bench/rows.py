@@ -1,14 +1,14 @@
-"""Rows to measure with: from a file of JSON Lines, or made up here, so that a measurement needs nothing but a model."""
+"""Rows to measure with: from a file that `batch` would judge, or made up here, so that a measurement needs only a model."""
 
 from __future__ import annotations
 
-import json
+from contextlib import closing
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
-from judge_local.errors import InputError, excerpt
-from judge_local.subject import read_text
+from judge_local.batch import rows as batch
+from judge_local.batch.formats import Source
+from judge_local.errors import InputError
 
 _SENTENCES: Final = (
     "The {kind} in {town} opens at {a} in the morning and closes at {b} in the evening, except on the first Monday of the month.",
@@ -43,48 +43,43 @@ class Row:
 
     subject: str
     claim: str
+    reference: str | None = None
 
     def copy(self, number: str) -> Row:
         """The row with a subject that nobody has read before: what a side kept of an earlier pair is of no use to it."""
         return replace(self, subject=f"Copy {number}.\n\n{self.subject}")
 
 
-def read_rows(path: Path | None, count: int) -> list[Row]:
+def read_rows(path: str | None, count: int) -> list[Row]:
     """The first `count` rows.
 
     Args:
-        path: JSON Lines with `subject` and `claim`; None makes rows up.
+        path: a file of rows as `batch` reads them, or `-`; None makes rows up.
         count: at least 1.
 
     Raises:
-        InputError: the file cannot be read, or a line is no row.
+        InputError: the file cannot be read, or one of the rows cannot be judged.
+        UsageError: the file's name does not say what is in it.
     """
     if path is None:
         return [_made_up(number) for number in range(min(count, MADE_UP))]
+    source = Source(path)
+    source.check()
+    subjects = batch.Subjects(source.folder)
     rows: list[Row] = []
-    for number, line in enumerate(read_text(str(path), what="rows").splitlines(), start=1):
-        if len(rows) == count:
-            break
-        if line.strip():
-            rows.append(_row(line, f"{path}:{number}"))
+    with closing(batch.read_rows(source)) as read:
+        for found in read:
+            row = subjects.with_text(found) if isinstance(found, batch.Row) else found
+            if isinstance(row, batch.BadRow):
+                raise InputError(
+                    path, row.error, "Every row that is measured with must be one that can be judged."
+                )
+            rows.append(Row(row.subject or "", row.claim, row.reference))
+            if len(rows) == count:
+                break
     if not rows:
-        raise InputError(str(path), "holds no row", 'A row is {"subject": "…", "claim": "…"} on one line.')
+        raise InputError(path, "holds no row", 'A row is {"subject": "…", "claim": "…"} on one line.')
     return rows
-
-
-def _row(line: str, where: str) -> Row:
-    try:
-        data = json.loads(line)
-    except ValueError as error:
-        raise InputError(where, f"is not JSON: {error}", "Write one object a line.") from error
-    subject, claim = (data.get(key) if isinstance(data, dict) else None for key in ("subject", "claim"))
-    if not isinstance(subject, str) or not isinstance(claim, str) or not subject.strip() or not claim.strip():
-        raise InputError(
-            where,
-            f"{excerpt(line)} has no subject and claim",
-            'Both are texts: {"subject": "…", "claim": "…"}.',
-        )
-    return Row(subject, claim)
 
 
 def _made_up(number: int) -> Row:

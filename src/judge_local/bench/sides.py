@@ -80,7 +80,7 @@ def requests_of(rows: Sequence[Row], runs: int) -> list[Request]:
     """What is asked: one request for each run, those of one row together."""
     requests: list[Request] = []
     for row in rows:
-        prompt = build_prompt(row.subject, row.claim)
+        prompt = build_prompt(row.subject, row.claim, reference=row.reference)
         schema = bounded_schema(row.claim)
         system = f"{prompt.system}\n\n{restate_schema(VERDICT_SCHEMA, pinned=('claim',))}"
         for run in range(runs):
@@ -134,7 +134,7 @@ async def ours(
 
     async def one(row: Row) -> Any:
         nonlocal done
-        result = await judge_claim(capped, row.subject, row.claim, runs=runs)
+        result = await judge_claim(capped, row.subject, row.claim, reference=row.reference, runs=runs)
         done += 1
         on_progress(done, len(rows))
         return result

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -32,7 +31,7 @@ Examples:
     type=FILE,
     metavar="FILE",
     allow_from_autoenv=False,
-    help='JSON Lines with "subject" and "claim". [default: rows that are made up]',
+    help="Rows as batch reads them: JSON Lines, CSV, TSV or Parquet. [default: rows that are made up]",
 )
 @click.option(
     "--count", type=click.IntRange(min=1), metavar="N", default=16, show_default=True, help="How many rows."
@@ -97,7 +96,7 @@ def bench(
             checked_url(other)
     if len(set(against)) < len(against):
         raise UsageError("--against", "names one side twice", "Name each once; --pairs repeats them all.")
-    plan_rows = read_rows(None if rows is None else Path(rows), count)
+    plan_rows = read_rows(rows, count)
     store = Store()
     found = store.the_only() if model is None else store.find(model)
     with Progress(quiet=quiet) as progress:

@@ -93,7 +93,9 @@ def unicode_class(letter: str) -> Ranges:
         return normal(
             [(9, 13), (0x1C, 0x20), (0x85, 0x85), *(pair for pair in SPACE if 0x20 < pair[0] < 0xFEFF)]
         )
-    everything = b"".join(array("I", range(low, high + 1)).tobytes() for low, high in ANY).decode("utf-32-" + _ORDER)
+    everything = b"".join(array("I", range(low, high + 1)).tobytes() for low, high in ANY).decode(
+        "utf-32-" + _ORDER
+    )
     # A stretch may reach across the surrogates, which are not there; they are left out of what it makes.
     return normal((ord(found[0][0]), ord(found[0][-1])) for found in re.finditer(rf"\{letter}+", everything))
 
