@@ -5,6 +5,9 @@
 Each pair judges one claim about the example page with one run, loaded and warm, in the worker; then the same numbers of
 prompt and answer tokens go through bare `llama_decode` calls in a process of their own: no grammar, no sampling, no
 template, no protocol. Prints both times and their ratio, pair by pair, and the start-up of a worker.
+
+Last, deadlines: a subject of thousands of tokens is judged with 0.2 s to go, as often as there are pairs, and how long
+that took is printed. After each, a claim is judged whose verdict is known; it must be the same again.
 """
 
 from __future__ import annotations
@@ -53,6 +56,35 @@ for line in sys.stdin:
 """
 
 
+DEADLINE_SECONDS: Final = 0.2
+LONG: Final = 4
+"""So many copies of the example page make a prompt that takes far longer to read."""
+
+
+async def bench_deadlines(provider: LocalProvider, subject: str, claim: str, times: int) -> None:
+    """Print how long a judgement took that a deadline stopped in mid-prompt.
+
+    Raises:
+        SystemExit: it was not stopped, or the request after it was answered otherwise than before.
+    """
+    known = (await judge_claim(provider, subject, claim, runs=1)).runs[0].verdict
+    taken = []
+    for _ in range(times):
+        started = time.monotonic()
+        late = await judge_claim(provider, subject * LONG, claim, runs=1, deadline=started + DEADLINE_SECONDS)
+        taken.append(time.monotonic() - started)
+        if late.runs[0].verdict is not None:
+            raise SystemExit(
+                "the long prompt was judged before its deadline: use a slower machine, or a larger model"
+            )
+        if (await judge_claim(provider, subject, claim, runs=1)).runs[0].verdict != known:
+            raise SystemExit("the request after a deadline was answered otherwise than before it")
+    print(
+        f"deadline of {DEADLINE_SECONDS} s in a long prompt: {statistics.median(taken):.3f} s "
+        f"(min {min(taken):.3f}, max {max(taken):.3f}); the next request was answered as before"
+    )
+
+
 async def bench(model: str | None, pairs: int) -> None:
     """Print the pairs."""
     store = Store()
@@ -94,6 +126,7 @@ async def bench(model: str | None, pairs: int) -> None:
                     f"llama.cpp {theirs:.2f} s  ratio {ratios[-1]:.3f}"
                 )
             bare.stdin.close()
+        await bench_deadlines(provider, subject, claims[0], pairs)
     print(f"median ratio {statistics.median(ratios):.3f} (min {min(ratios):.3f}, max {max(ratios):.3f})")
 
 

@@ -1,6 +1,7 @@
 """Printing: nothing untrusted steers a terminal, a pipe gets plain lines, and a closed pipe is no crash."""
 
 import io
+import json
 import sys
 from pathlib import Path
 
@@ -92,6 +93,38 @@ def test_json_is_ascii_and_refuses_nan(capsys):
     assert capsys.readouterr().out == '{"claim": "\\u00dc\\u2028\\ud800\\u009b"}\n'
     with pytest.raises(ValueError, match="Out of range"):
         emit_json(float("nan"))
+
+
+@given(st.text(st.sampled_from('#[]: \\"ab\n'), max_size=30))
+def test_json_holds_what_it_was_given_and_no_order_for_a_runner(text):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdout", out := io.StringIO())
+        emit_json({text: [text]})
+        emit_json({text: [text]}, indent=2)
+
+    assert "##[" not in out.getvalue()
+    assert not [line for line in out.getvalue().splitlines() if line.strip().startswith("::")]
+    assert json.loads(out.getvalue().split("\n", 1)[0]) == {text: [text]}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("::error::x", r"\x3a:error::x"),
+        ("  ::add-mask::x", r"  \x3a:add-mask::x"),
+        ("a ##[group]b ####[c", r"a #\x23[group]b ###\x23[c"),
+        ("a::b ## [c] #[d]", "a::b ## [c] #[d]"),
+    ],
+)
+def test_a_runner_that_obeys_lines_is_shown_none_that_it_would_obey(capsys, monkeypatch, text, shown):
+    show([Line(text), Line("x")])
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    show([Line(text), Line("x")])
+    say(text)
+
+    said = capsys.readouterr()
+    assert said.out == f"{text}\nx\n{shown}\nx\n"
+    assert "##[" not in said.err
 
 
 def test_a_locale_that_lacks_a_letter_gets_its_escape(monkeypatch):

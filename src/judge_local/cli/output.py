@@ -3,12 +3,15 @@
 * Text that came from a model, a subject or a file is untrusted: control characters are shown, never sent to a terminal.
 * A terminal gets colours and wrapping from rich, which honours NO_COLOR; a pipe gets plain lines, one fact a line.
 * JSON is written in ASCII, so that no locale can spoil it.
+* What GitHub's runner would take for an order (`##[` anywhere in a line, `::` at its start) is escaped, in JSON always and
+  in text where the runner says that it is there: only `--github` may give it orders.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import threading
 from collections.abc import Iterable
@@ -23,13 +26,25 @@ if TYPE_CHECKING:
     from rich.status import Status
 
 
+_ORDER = re.compile(r"##(?=\[)|^(\s*):(?=:)", re.MULTILINE)
+
+
+def _inert(text: str) -> str:
+    """`text` for people, without what the runner that reads it would obey (actions/runner, `ActionCommand.cs`)."""
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return text
+    return _ORDER.sub(lambda found: r"#\x23" if found[1] is None else rf"{found[1]}\x3a", text)
+
+
 def say(line: str, *, command: str = "judge-local") -> None:
     """One line for a person on standard error."""
     if sys.stderr is None:
         return
     try:
         print(
-            f"{command}: {clean(' '.join(line.splitlines()))}".encode(errors="backslashreplace").decode(),
+            _inert(f"{command}: {clean(' '.join(line.splitlines()))}")
+            .encode(errors="backslashreplace")
+            .decode(),
             file=sys.stderr,
         )
     except OSError:
@@ -64,7 +79,8 @@ def unwritable(error: OSError) -> UsageError:
 
 def emit_json(value: Any, *, indent: int | None = None) -> None:
     """`value` as JSON to standard output: one line, or indented."""
-    emit(json.dumps(value, allow_nan=False, indent=indent))
+    # A `#` can only stand inside of a string, where its escape means the same.
+    emit(json.dumps(value, allow_nan=False, indent=indent).replace("##[", r"#\u0023["))
 
 
 def silence_stdout() -> None:
@@ -91,7 +107,7 @@ def stderr_is_terminal() -> bool:
 def show(lines: Iterable[Line]) -> None:
     """Print `lines` to standard output: styled and wrapped on a terminal, plain in a pipe."""
     if not is_terminal():
-        emit("\n".join(plain(line) for line in lines))
+        emit(_inert("\n".join(plain(line) for line in lines)))
         return
     from rich.console import Console
     from rich.padding import Padding
