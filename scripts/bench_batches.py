@@ -2,7 +2,8 @@
 
     python scripts/bench_batches.py [--model smollm2-135m] [--threads N] [--visible 512]
 
-First, batches of one token for each of so many runs, with the logits of each. Then batches just below and at `TILE`
+First, batches of one token for each of so many runs, with the logits of each, after `--visible` cells that all of them share,
+and without any: the difference is what attention takes. Then batches just below and at `TILE`
 tokens, taken evenly from so many sequences, each of which attends to `--visible` cells of its own: below, a token's
 attention looks at its own cells; in a tile, at those of every sequence in it. From the times at one sequence and at most
 of them follows what a cell costs in a tile, against one in a smaller batch (`engine.pace.TILE_PRICE`), if all that
@@ -49,16 +50,20 @@ def reading(context: Context, visible: int, size: int, share: int) -> float:
     return 1000 * min(times) / size
 
 
-def writing(context: Context, runs: int) -> float:
-    """Milliseconds a token to write one in each of `runs` runs."""
+def writing(context: Context, visible: int, runs: int) -> float:
+    """Milliseconds a token to write one in each of `runs` runs, after the first `visible` tokens of sequence 0."""
     times = []
+    for run in range(1, runs):
+        context.copy(0, run)
     for _ in range(REPEATS):
         began = time.perf_counter()
-        context.decode([1] * runs, [0] * runs, list(range(runs)), [True] * runs)
+        context.decode([1] * runs, [visible] * runs, list(range(runs)), [True] * runs)
         context.logits(0)
         times.append(time.perf_counter() - began)
         for run in range(runs):
-            context.forget(run)
+            context.forget(run, visible)
+    for run in range(1, runs):
+        context.forget(run)
     return 1000 * min(times) / runs
 
 
@@ -80,8 +85,11 @@ def main() -> None:
         abort=AbortFlag(),
     )
     print(f"{options.model}, {options.threads} threads; milliseconds a token")
-    print("writing  " + "  ".join(f"{runs}: {writing(context, runs):.2f}" for runs in sorted(SIZES)))
-    for sequence in range(max(SHARES)):
+    for visible in (0, options.visible):
+        fill(context, 0, visible)
+        costs_of_runs = "  ".join(f"{runs}: {writing(context, visible, runs):.2f}" for runs in sorted(SIZES))
+        print(f"writing in so many runs after {visible} cells  {costs_of_runs}")
+    for sequence in range(1, max(SHARES)):
         fill(context, sequence, options.visible)
     costs = {
         (size, share): reading(context, options.visible, size, share)
