@@ -31,7 +31,7 @@ Examples:
     type=FILE,
     metavar="FILE",
     allow_from_autoenv=False,
-    help="Rows as batch reads them: JSON Lines, CSV, TSV or Parquet. [default: rows that are made up]",
+    help="Rows as `batch` reads them. [default: rows that are made up]",
 )
 @click.option(
     "--count", type=click.IntRange(min=1), metavar="N", default=16, show_default=True, help="How many rows."
