@@ -2,11 +2,11 @@
 
     python scripts/bench_batches.py [--model smollm2-135m] [--threads N] [--visible 512]
 
-First, batches of one token for each of so many runs, with the logits of each, after `--visible` cells that all of them share,
-and without any: the difference is what attention takes. Then batches just below and at `TILE`
-tokens, taken evenly from so many sequences, each of which attends to `--visible` cells of its own: below, a token's
-attention looks at its own cells; in a tile, at those of every sequence in it. From the times at one sequence and at most
-of them follows what a cell costs in a tile, against one in a smaller batch (`engine.pace.TILE_PRICE`), if all that
+First, batches of one token for each of so many runs, with the logits of each, without any cells before them and after
+`--visible` that all of them share: the difference is what attention takes. Then batches just below and at `TILE` tokens,
+taken evenly from so many sequences, each of which attends to `--visible` cells of its own: below, a token's attention
+looks at its own cells; in a tile, at those of every sequence in it. From the times at one sequence and at most of them
+follows what a cell costs in a tile, against one in a smaller batch (`engine.pace.TILE_PRICE`), if all that
 differs is attention. Times are the least of five, in milliseconds a token.
 """
 

@@ -297,11 +297,11 @@ def guessing(bench: Bench) -> Bench:
 @pytest.mark.parametrize("grammar", [GRAMMAR, COPYING])
 @pytest.mark.parametrize("runs", [1, 3])
 def test_guesses_change_no_answer(
-    bench: Callable[..., Bench], grammar: str, runs: int, temperature: float
+    bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, grammar: str, runs: int, temperature: float
 ) -> None:
     """What each token is drawn from is what it is without guesses, up to rounding, by which a near tie may fall elsewhere."""
     plain, one = bench(slots=3), guessing(bench(slots=3))
-    drawn_from = [watched(each) for each in (plain, one)]
+    drawn_from = [watched(each, monkeypatch) for each in (plain, one)]
     asked = {"runs": runs, "grammar": grammar, "temperature": temperature, "max_tokens": 300}
     expected, got = everything(plain, **asked), everything(one, **asked)
     totals = one.scheduler.totals
@@ -317,7 +317,7 @@ def test_guesses_change_no_answer(
     assert grammar == GRAMMAR or totals["accepted_tokens"] > 0
 
 
-def watched(bench: Bench) -> dict[tuple[str, tuple[int, ...]], Any]:
+def watched(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, tuple[int, ...]], Any]:
     """The logits that every token is drawn from, by the run and what it has written; filled while the bench works."""
     seen: dict[tuple[str, tuple[int, ...]], Any] = {}
     draw = bench.scheduler._writer.draw
@@ -326,7 +326,7 @@ def watched(bench: Bench) -> dict[tuple[str, tuple[int, ...]], Any]:
         seen[run.id, tuple(run.tokens)] = logits.copy()
         return draw(run, logits, forget)
 
-    bench.scheduler._writer.draw = watching  # type: ignore[method-assign]
+    monkeypatch.setattr(bench.scheduler._writer, "draw", watching)
     return seen
 
 

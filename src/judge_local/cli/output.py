@@ -16,7 +16,7 @@ import sys
 import threading
 from collections.abc import Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from judge_local.errors import UsageError
 from judge_local.printable import clean
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.status import Status
 
 
-_ORDER = re.compile(r"##(?=\[)|^(\s*):(?=:)", re.MULTILINE)
+_ORDER: Final = re.compile(r"##(?=\[)|^(\s*):(?=:)", re.MULTILINE)
 
 
 def _inert(text: str) -> str:
